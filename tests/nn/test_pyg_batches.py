@@ -291,7 +291,7 @@ def test_what_is_wrong_with_a_batch_is_said() -> None:
         model(GRAPHS)
     with pytest.raises(ConfigError, match=r"the edges have 0 numbers each.*edge_dim=2"):
         model_of(edge_dim=2)(batch)
-    with pytest.raises(SpectrumError, match="holds 6 graphs with a spectrum each"):
+    with pytest.raises(SpectrumError, match="holds 6 graphs, each with its own spectrum"):
         batch.spectrum  # noqa: B018
     with pytest.raises(SpectrumError, match="takes one graph, not a batch"):
         SPECTRUM(batch)

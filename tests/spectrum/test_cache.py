@@ -163,9 +163,7 @@ def test_a_full_disk_leaves_nothing_and_does_not_cost_the_solve(
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(os, "replace", disk_full)
         assert torch.equal(decompose(GRID, cache=tmp_path).eigenvalues, decompose(GRID).eigenvalues)
-    assert caplog.messages == [
-        f"{tmp_path}: the spectrum is not kept there (No space left on device)."
-    ]
+    assert caplog.messages == [f"{tmp_path}: the spectrum is not cached (No space left on device)."]
     assert files(tmp_path) == []
     assert decompose(GRID, cache=tmp_path).is_complete
     assert len(files(tmp_path)) == 1

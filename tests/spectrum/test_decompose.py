@@ -258,7 +258,7 @@ def test_without_a_gpu_the_first_one_is_not_the_cpu(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("solver", ["auto", "dense", "chebyshev"])
 def test_options_of_slepc_are_refused_elsewhere(solver: Any, options: dict[str, Any]) -> None:
     [(name, value)] = options.items()
-    told = f"{name}={value} goes with solver='slepc', not with '{solver}'"
+    told = f"{name}={value} needs solver='slepc', not '{solver}'"
     with pytest.raises(SpectrumError, match=re.escape(told)):
         decompose(SMALL["ring"], solver=solver, **options)
 
@@ -380,7 +380,7 @@ def test_stars_are_answered_or_refused_without_a_search(solver: Any) -> None:
     star = closed_form("star", 100_001)[0]
     for k in (2, (1, 2)):
         with pytest.raises(
-            SpectrumError, match=r"100,000 pairs at least, .*up to k=1 come without"
+            SpectrumError, match=r"100,000 pairs at least, .*at most k=1 to avoid them"
         ):
             decompose(star, k=k, solver=solver)
     assert decompose(star, k=1, solver=solver).eigenvalues.tolist() == [0.0]
@@ -411,9 +411,9 @@ def test_an_old_spectrum_is_refreshed(caplog: pytest.LogCaptureFixture) -> None:
     torch.testing.assert_close(refreshed.eigenvalues, scratch.eigenvalues, rtol=0, atol=1e-12)
     assert_eigenpairs(adjacency(new), refreshed, atol=1e-9)
     assert told[-1] == (16, 16)
-    assert "begins anew" not in caplog.text
+    assert "ignores the earlier" not in caplog.text
     decompose(adjacency(new), start=start)
-    assert "solver dense begins anew: only chebyshev uses the earlier spectrum" in caplog.text
+    assert "solver dense ignores the earlier spectrum: only chebyshev uses it" in caplog.text
     with pytest.raises(SpectrumError, match="start has 84 nodes, the graph 81: a spectrum can be"):
         decompose(adjacency(old), start=refreshed, **options)
     with pytest.raises(SpectrumError, match="start must be a Spectrum, not ImplicitSpectrum"):

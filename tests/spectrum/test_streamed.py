@@ -177,7 +177,7 @@ def test_a_full_disk_does_not_cost_the_solve(tmp_path: Path, monkeypatch, caplog
         found = decompose_streamed(GRAPH, k=5, storage=torch.bfloat16, cache=tmp_path)
     whole = decompose(GRAPH, k=5)
     assert torch.equal(found.eigenvectors, whole.eigenvectors.bfloat16())
-    said = f"{tmp_path}: the spectrum is not kept there (No space left on device)."
+    said = f"{tmp_path}: the spectrum is not cached (No space left on device)."
     assert set(caplog.messages) == {said}
     assert list(tmp_path.iterdir()) == []
 

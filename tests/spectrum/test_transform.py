@@ -60,7 +60,7 @@ def test_copies_have_it_and_subgraphs_say_that_it_is_not_theirs() -> None:
     data = AddSpectrum()(Data(edge_index=PATH, num_nodes=3))
     for copied in (copy.copy(data), copy.deepcopy(data), Data.from_dict(data.to_dict())):
         assert torch.equal(copied.spectrum.eigenvectors, data.spectrum.eigenvectors)
-    with pytest.raises(SpectrumError, match="do not belong to a graph of 2 nodes"):
+    with pytest.raises(SpectrumError, match="do not fit a graph of 2 nodes"):
         data.subgraph(torch.tensor([0, 1])).spectrum  # noqa: B018
 
 

@@ -1,6 +1,6 @@
-r"""Spectra on disk, found by the content of the graphs and the options of the solve.
+"""A cache of spectra on disk, found by the content of the graphs and the options of the solve.
 
-Of one graph in a file of its own; of a whole data set in one file.
+A single graph has its own file; a data set of many graphs has one file.
 """
 
 from __future__ import annotations
@@ -39,11 +39,9 @@ logger = logging.getLogger(__name__)
 
 Stored = TypeVar("Stored")
 
-#: Changes when a solve of the same graph gives other numbers; what was kept before is not found.
-#: 2: one rule for signs where several entries are equally large.
+#: Changes when a solve of the same graph gives other numbers, so that older files are not found.
+#: 2: one rule for signs if several entries are equally large.
 _VERSION = "specformer.spectrum-cache/2"
-
-
 #: 2: the Laplacians are those of single graphs to the last bit.
 MANY_FORMAT = "specformer.many-spectra/2"
 
@@ -56,7 +54,7 @@ def content(adjacency: sp.csr_array) -> str:
 
 
 def content_of(shape: tuple[int, int], pieces: Iterable[np.ndarray]) -> str:
-    """The same of an adjacency that comes in pieces: its starts, columns and weights in turn."""
+    """The same for an adjacency in pieces: its row starts, columns and weights, in this order."""
     digest = hashlib.sha256()
     digest.update(np.asarray(shape, dtype=np.int64).tobytes())
     for piece in pieces:
@@ -65,19 +63,19 @@ def content_of(shape: tuple[int, int], pieces: Iterable[np.ndarray]) -> str:
 
 
 def key(graph: str, options: dict[str, Any]) -> str:
-    """A name for a spectrum of the graph of this content, which changes with any option."""
+    """A name for the spectrum of a graph with this content; it changes with any option."""
     text = json.dumps([_VERSION, graph, options], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 def rows_folder(folder: str | Path, name: str) -> Path:
-    """Where a spectrum lies that several processes read in part."""
+    """The folder of a spectrum of which several processes read parts."""
     return Path(folder) / f"{name}.rows"
 
 
 def refer(kept: Path, folder: Path) -> None:
-    """Let a cache find shards that lie elsewhere, by links; checksums tell if those are altered."""
-    with suppress(OSError):  # a disk without links does not lose the result
+    """Link shards of another folder into the cache; checksums tell if they are altered."""
+    with suppress(OSError):  # without links the result is only not cached
         emptied(kept)
         for path in sorted(folder.resolve().iterdir(), key=lambda path: path.name == INDEX):
             link = kept / path.name
@@ -89,10 +87,9 @@ def refer(kept: Path, folder: Path) -> None:
 
 
 def fetch(folder: str | Path, name: str, graph: str, nodes: slice | None = None) -> Spectrum | None:
-    """The spectrum stored under ``name``, or the rows of some nodes; None if it is not there.
+    """Return the spectrum stored under ``name``, or the rows of some nodes, or None.
 
-    A damaged file is removed and rebuilt. So is one that says that it belongs to another graph than
-    that of the content ``graph``.
+    A damaged file is removed, and so is one of another graph than that of the content ``graph``.
     """
 
     def load(path: Path) -> Spectrum:
@@ -106,34 +103,34 @@ def fetch(folder: str | Path, name: str, graph: str, nodes: slice | None = None)
 
 
 def undamaged(path: Path, load: Callable[[Path], Stored]) -> Stored | None:
-    """Load a file; None if it does not exist or is damaged, and then it is removed."""
+    """Load a file; None if it does not exist. A damaged file is removed and gives None."""
     if not path.exists():
         return None
     try:
         return load(path)
     except SpectrumError as error:
         logger.warning("%s It is computed again.", error)
-        with suppress(OSError):  # a read-only folder must not stop the solve
+        with suppress(OSError):  # a read-only folder does not stop the solve
             path.unlink()
         return None
 
 
 def keep(folder: str | Path, name: str, spectrum: Spectrum) -> Path | None:
-    """Store a spectrum and return its file, or warn and return None.
+    """Store a spectrum and return its file.
 
-    A full disk or a read-only folder must not lose the result.
+    On a full disk or in a read-only folder, warns and returns None, so that the result is not lost.
     """
     path = Path(folder) / f"{name}.safetensors"
     try:
         spectrum.save(path)
     except OSError as error:
-        logger.warning("%s: the spectrum is not kept there (%s).", folder, error.strerror or error)
+        logger.warning("%s: the spectrum is not cached (%s).", folder, error.strerror or error)
         return None
     return path
 
 
 def key_of_set(graphs: GraphSet, matrix: str) -> str:
-    """A name that changes with any graph or the matrix, and not with features or targets."""
+    """A name that depends on the graphs and the matrix, not on features or targets."""
     digest = hashlib.sha256(json.dumps([MANY_FORMAT, matrix, "one"]).encode())
     for part in (graphs.num_nodes, graphs.num_edges, graphs.edge_index):
         digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
@@ -143,23 +140,23 @@ def key_of_set(graphs: GraphSet, matrix: str) -> str:
 def fetch_or_solve(
     folder: Path, graphs: GraphSet, matrix: Matrix, device: torch.device
 ) -> ManySpectra:
-    """The spectra stored for these graphs; solved on a device and stored if there are none.
+    """Return the stored spectra of these graphs; without any, solve on a device and store them.
 
-    A full disk or a read-only folder is warned of, and what was solved then stays in memory.
+    On a full disk or in a read-only folder, warns and keeps the result in memory.
     """
     name = key_of_set(graphs, matrix)
     path = folder / f"{name}.safetensors"
     if (found := undamaged(path, partial(load_many, graphs=name))) is not None:
         return found
     if folder.is_file():
-        make_folder(folder)  # which says so before a long solve
+        make_folder(folder)  # fails before a long solve, not after it
     fresh = solved(graphs, matrix, device, torch.device("cpu"))
     try:
         save_many(path, fresh, name)
-    except NotADirectoryError:  # what was named is a file
+    except NotADirectoryError:  # the cache's path is a file
         raise
     except OSError as error:
-        logger.warning("%s: the spectra are not kept there (%s).", folder, error.strerror or error)
+        logger.warning("%s: the spectra are not cached (%s).", folder, error.strerror or error)
         return fresh
     return load_many(path, verify=False)
 
@@ -174,9 +171,8 @@ def save_many(path: str | Path, spectra: ManySpectra, graphs: str = "") -> None:
 def load_many(path: str | Path, verify: bool = True, graphs: str | None = None) -> ManySpectra:
     """Read a file of :func:`save_many`; one that is damaged or altered is refused.
 
-    The arrays stay in the file and are read as they are used.
-    Without ``verify`` the checksum is not compared, which would read everything. ``graphs`` is the
-    :func:`key_of_set` of the graphs whose spectra these must be; None for any.
+    The arrays stay in the file and are read when they are used. ``verify`` compares the checksum,
+    which reads everything. ``graphs`` is the :func:`key_of_set` that the file must have, or None.
     """
     tensors, words = read_tensors(
         Path(path),

@@ -41,7 +41,7 @@ from specformer.spectrum.solvers.choice import SOLVERS, Solver, answer, choose
 from specformer.spectrum.solvers.problem import Problem, Progress
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
-#: Eigenvectors may take up this share of a GPU's free memory; models and signals need the rest.
+#: Eigenvectors may take this share of a GPU's free memory; models and signals need the rest.
 _SHARE = 0.5
 
 
@@ -71,37 +71,36 @@ def decompose(
     Args:
         source: an ``edge_index``, a PyG ``Data``, a NetworkX graph, a SciPy sparse matrix, a
             :class:`~specformer.graphs.Graph`, or the path of a file holding one.
-        num_nodes: number of nodes, if ``source`` does not say it.
-        edge_weight: weights, one per edge of ``source``. With negative ones, D holds the sums of
-            their sizes, and L is the signed Laplacian.
+        num_nodes: number of nodes, if ``source`` does not tell it.
+        edge_weight: weights, one per edge of ``source``. If some are negative, D holds the sums of
+            absolute values, and L is the signed Laplacian.
         k: None for all pairs, an int for at least the k smallest, ``(lo, hi)`` for at least the
             ``lo`` smallest and ``hi`` largest.
-        at_cut: an eigenvalue repeated across the cut comes along whole (``"include"``: k is a
-            least count) or is left out whole (``"exclude"``: k is an upper bound).
+        at_cut: whether all copies of an eigenvalue repeated across the cut are included
+            (``"include"``: k is a lower bound) or left out (``"exclude"``: k is an upper bound).
         isolated: the eigenvalue, 1 or 0, that a node without edges adds.
         charge: q of the magnetic Laplacian, for directed graphs, such as 0.25; the result is a
-            :class:`~specformer.spectrum.magnetic.MagneticSpectrum`. None takes edges without
-            their direction.
+            :class:`~specformer.spectrum.magnetic.MagneticSpectrum`. None ignores directions.
         solver: ``"dense"``, ``"lanczos"``, ``"chebyshev"``, ``"slepc"`` or ``"auto"``, which
             chooses between the first and the third.
         device: where to solve and where the result lives.
-        dtype: precision of the result, float32 or float64. Solvers work in float64, but large
-            problems in this one: ``chebyshev`` then multiplies in it and sums in float64, and so
-            does ``dense`` on a GPU.
+        dtype: precision of the result, float32 or float64. Solvers work in float64, except for
+            large problems: then ``chebyshev`` multiplies in this precision and sums in float64,
+            and ``dense`` on a GPU solves in it.
         cache: folder for results, found again by the content of the graph and these options;
-            ``"auto"`` also takes what a solver asked for by name has left there. An unfinished
-            ``chebyshev`` solve is kept there too, and goes on when asked for again.
+            ``"auto"`` also takes the results of other solvers. An unfinished ``chebyshev`` solve is
+            saved there too, and continues when asked for again.
         mirrors: commuting mirror symmetries of the graph, as permutations of its nodes; a dense
             solve is split by them (:mod:`specformer.spectrum.solvers.dense`).
         start: spectrum of an earlier state of this graph, with the same nodes or fewer;
-            ``chebyshev`` begins with it and is done sooner.
+            ``chebyshev`` starts from it and finishes sooner.
         ranks: MPI processes for ``slepc``; refused with another solver.
         hostfile: machines they run on, as ``mpirun`` reads them.
         progress: called with the number of pairs that have converged and of those wanted.
-        out: folder that gets the result in shards of rows, which processes read in part. With
-            ``slepc`` every rank writes its own, here or, without ``out``, in the cache.
-        nodes: the nodes whose rows come back, such as ``slice(0, 0)``: what ranks have written
-            need not fit into this process's memory. None for all.
+        out: folder for the result in shards of rows, of which processes can read parts. With
+            ``slepc`` every rank writes its own shards, here or, without ``out``, in the cache.
+        nodes: the nodes whose rows are returned, such as ``slice(0, 0)``, if the whole result does
+            not fit into this process's memory. None for all.
 
     Returns:
         A :class:`Spectrum` whose ``report`` states solver, time, residual and orthogonality.
@@ -113,12 +112,12 @@ def decompose(
     """
     check_precision(dtype)
     if nodes is not None and (charge is not None or (out is None and cache is None)):
-        raise SpectrumError(f"nodes={nodes}: name a folder for all rows, with out or cache.")
+        raise SpectrumError(f"nodes={nodes}: name a folder for all rows with out or cache.")
     if at_cut not in ("include", "exclude"):
         raise SpectrumError(f"at_cut={at_cut!r}: choose 'include' or 'exclude'.")
     for option, value in (("ranks", ranks), ("hostfile", hostfile)):
         if value is not None and solver != "slepc":
-            raise SpectrumError(f"{option}={value} goes with solver='slepc', not with {solver!r}.")
+            raise SpectrumError(f"{option}={value} needs solver='slepc', not {solver!r}.")
     if charge is not None:
         refused = {"cache": cache, "start": start, "mirrors": mirrors or None, "out": out}
         given = [name for name, value in refused.items() if value is not None]
@@ -190,12 +189,11 @@ def decompose_rows(
     solve: bool = True,
     content: str | None = None,
 ) -> Spectrum:
-    """As :func:`specformer.decompose`, the rows of some nodes only: for one of several processes.
+    """As :func:`specformer.decompose`, but only the rows of some nodes: for one of many processes.
 
-    All of them read the cache. What it does not hold is solved, if this process is to ``solve``,
-    and kept there in shards of rows.
-
-    ``content``: the hash of a graph of which ``source`` has some rows; it must be in the cache.
+    All processes read the cache. A spectrum that is not there is solved by the process with
+    ``solve`` and stored there in shards of rows. ``content`` is the hash of a graph of which
+    ``source`` has some rows; its spectrum must be in the cache.
     """
     adjacency = source.adjacency if content else as_adjacency(source)  # rows are not square
     graph = content or spectrum_cache.content(adjacency)
@@ -204,16 +202,16 @@ def decompose_rows(
     found = _cached(cache, names, graph, nodes)
     if found is None and content:
         raise SpectrumError(
-            f"{cache}: has no spectrum of this graph, which lies in parts; decompose it before, by "
-            "`specformer spectrum FOLDER --k … --cache …`, or do without: --set spectrum=density."
+            f"{cache}: has no spectrum of this graph in parts; decompose it first with `specformer "
+            "spectrum FOLDER --k … --cache …`, or train without one: --set spectrum=density."
         )
     if found is None and solve:
         decompose(adjacency, k=k, device=device, out=spectrum_cache.rows_folder(cache, names[0]))
         found = _cached(cache, names, graph, nodes)
     if found is None:
         raise SpectrumError(
-            f"{cache}: this process does not find the spectrum that the first one keeps there; "
-            "name a folder that all machines share with --cache."
+            f"{cache}: this process does not find the spectrum that the first one stored there; "
+            "with --cache, name a folder that all machines share."
         )
     return found
 
@@ -227,7 +225,7 @@ def _cache_names(
     at_cut: str = "include",
     isolated: str = "one",
 ) -> list[str]:
-    """The names a spectrum may be cached under, the one to keep it under first."""
+    """The names under which a spectrum may be cached; the first is used to store it."""
     options: dict[str, object] = {"lowest": lowest, "highest": highest, "at_cut": at_cut}
     options |= {"isolated": isolated, "dtype": dtype}
     # All solvers pass the same checks, so "auto" takes any of their results.
@@ -238,13 +236,13 @@ def _cache_names(
 def _cached(
     cache: str | Path, names: Sequence[str], graph: str, nodes: slice | None = None
 ) -> Spectrum | None:
-    """What the cache holds under the first of these names that it has, or the rows of some."""
+    """Fetch the spectrum under the first of these names that the cache has."""
     every = (spectrum_cache.fetch(cache, name, graph, nodes) for name in names)
     return next((found for found in every if found is not None), None)
 
 
 def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
-    """How many pairs from the low and the high end; everything is ``(n, 0)``."""
+    """Number of pairs at the low and the high end; all pairs are ``(n, 0)``."""
     if k is None:
         return n, 0
     try:
@@ -268,7 +266,7 @@ def _solve(problem: Problem, solver: str, at_cut: str, graph: str) -> Spectrum:
     eigenvalues = torch.as_tensor(snap(values[keep], equal)).to(
         device=problem.device, dtype=problem.dtype
     )
-    # By rows, as a Spectrum keeps them: here no further copy is needed where the type changes.
+    # Stored by rows, as in a Spectrum; if the type changes, this needs no further copy.
     by_rows = vectors.to(problem.device, problem.dtype, memory_format=torch.contiguous_format)
     eigenvectors = canonical_signs(by_rows)
     residual = max_residual(problem.laplacian, eigenvalues, eigenvectors)
@@ -281,7 +279,7 @@ def _solve(problem: Problem, solver: str, at_cut: str, graph: str) -> Spectrum:
 
 
 def _solve_into(folder: Path, problem: Problem, graph: str) -> None:
-    """Let SLEPc's ranks write their own rows into a folder, and this process its index."""
+    """Let SLEPc's ranks write their rows into a folder; this process writes the index."""
     started, name = time.perf_counter(), "slepc"
     out = {"folder": str(emptied(folder).resolve()), "format": FORMAT, "shard": SHARD, "tie": TIE}
     out["dtype"] = str(problem.dtype).removeprefix("torch.")
@@ -302,7 +300,7 @@ def _solve_into(folder: Path, problem: Problem, graph: str) -> None:
 
 
 def _starting_pairs(start: Any, n: int) -> tuple[np.ndarray, Tensor]:
-    """Pairs of an older spectrum, zero on nodes that were added since."""
+    """Pairs of an older spectrum; zero on nodes that were added since."""
     if not isinstance(start, Spectrum):
         raise SpectrumError(f"start must be a Spectrum, not {type(start).__name__}.")
     if start.num_nodes > n:
@@ -318,7 +316,7 @@ def _starting_pairs(start: Any, n: int) -> tuple[np.ndarray, Tensor]:
 def _whole_groups(
     values: np.ndarray, lowest: int, highest: int, at_cut: str, equal: float = EQUAL_TOLERANCE
 ) -> np.ndarray:
-    """Positions to keep so that no group of equal eigenvalues is cut."""
+    """Positions to keep, so that no group of equal eigenvalues is cut."""
     count = len(values)
     edges = np.append(group_starts(values, equal), count)
     if at_cut == "include":
@@ -342,7 +340,7 @@ def vectors_fit(
     device: torch.device,
     storage: torch.dtype = torch.float32,
 ) -> bool:
-    """Whether a device has room for the eigenvectors; a CPU always has, as it can map a file."""
+    """Whether a device has memory for the eigenvectors; a CPU always has, as it can map a file."""
     need = vector_bytes(num_nodes, k, storage)
     return device.type == "cpu" or need <= _SHARE * available_bytes(device)
 
@@ -357,14 +355,10 @@ def decompose_streamed(
 ) -> Spectrum:
     """As :func:`specformer.decompose`, for a device that need not hold the eigenvectors.
 
-    They stay in the cache's file, which is mapped, or in the host's memory where there is no cache
-    or the CPU has just computed them (:meth:`Spectrum.streamed`). The solve runs on the device if
-    the eigenvectors would fit there, else on the CPU; a spectrum that is in the cache is not solved
-    again.
-
-    ``storage`` is the precision to keep eigenvectors in; with a cache, in a file of its own.
-
-    device=cpu, streamed from cpu in torch.bfloat16)
+    They stay in the cache's file, which is mapped, or in the host's memory without a cache or if
+    the CPU has just computed them (:meth:`Spectrum.streamed`). The solve runs on the device if the
+    eigenvectors fit there, else on the CPU. A cached spectrum is not solved again. ``storage`` is
+    the precision to store eigenvectors in; each has its own file in the cache.
     """
     adjacency = as_adjacency(source)
     target = usable_device(device)
@@ -391,11 +385,11 @@ def _on_host(
     solved = decompose(adjacency, k=k, device=target if fits else "cpu", cache=cache)
     if cache is None or solved.device.type == "cpu":
         return solved.cpu()
-    del solved  # now in the cache: what comes back is its file
+    del solved  # it is in the cache now, whose file is mapped
     return decompose(adjacency, k=k, cache=cache)
 
 
 def vector_bytes(num_nodes: int, k: int | Sequence[int] | None, storage: torch.dtype) -> int:
-    """What at least the eigenvectors take up."""
+    """The least memory of the eigenvectors."""
     pairs = num_nodes if k is None else k if isinstance(k, int) else sum(k)
     return num_nodes * min(pairs, num_nodes) * storage.itemsize

@@ -11,7 +11,7 @@ __all__ = ["available_bytes", "gib", "usable_device"]
 
 
 def usable_device(device: torch.device | str | None) -> torch.device:
-    """The device asked for, the CPU for None; refused if PyTorch does not have it.
+    """The device asked for, by default the CPU; refused if PyTorch does not see it.
 
     Example:
         >>> usable_device(None)
@@ -32,7 +32,7 @@ def usable_device(device: torch.device | str | None) -> torch.device:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory free on a device now, with what PyTorch holds there but does not use.
+    """Free memory of a device now, including what PyTorch has reserved there but does not use.
 
     On the host, at most what a scheduler or a container grants to this process.
     """

@@ -1,8 +1,8 @@
-r"""What the answer of every solver goes through: equal eigenvalues, signs, checks.
+r"""Steps after every solve: group equal eigenvalues, fix signs, check eigenpairs.
 
 Vectors are ``[..., n, q]`` and values ``[..., q]``: one graph is a batch without leading axes.
-Everything is summed in float64, whatever the vectors are stored in: over 170,000 nodes the squares
-of a unit vector in float32, added up one after another, miss 1 by 7e-4.
+All sums are in float64, whatever the vectors are stored in: over 170,000 nodes the squares of a
+unit vector in float32, added one by one, miss 1 by 7e-4.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from specformer.spectrum.sparse import to_torch
 #: Solvers work in float64, where equal eigenvalues come out within about 1e-12 of each other, while
 #: different ones are rarely nearer than 1e-7 even among ten thousand.
 EQUAL_TOLERANCE = 1e-8
-#: The same by the precision of a solve. One in float32 ends with refined eigenvalues, see
-#: :func:`specformer.spectrum.eigenpairs.refined`, and equal ones lie within about 1e-9.
+#: The same by the precision of a solve. A float32 solve ends with refined eigenvalues, see
+#: :func:`refined`, of which equal ones lie within about 1e-9.
 EQUAL = {torch.float32: 1e-7, torch.float64: EQUAL_TOLERANCE}
 
 
 class Tokens(NamedTuple):
-    """Points of the spectrum with weights: what attention runs over.
+    """Points of the spectrum with weights, over which attention runs.
 
     Shapes: values ``[p]``, weights ``[p]`` (multiplicities, or quadrature weights).
     """
@@ -62,14 +62,14 @@ def distinct(eigenvalues: Tensor) -> Distinct:
 
 
 def singly(eigenvalues: Tensor) -> Tokens:
-    """Every eigenvalue as a token of its own, equal or not."""
+    """Every eigenvalue as a separate token, equal or not."""
     return Tokens(eigenvalues, torch.ones_like(eigenvalues))
 
 
 def group_starts(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) -> np.ndarray:
     """First position of every group of equal eigenvalues, ascending along the last axis.
 
-    Positions are those of the flat array: no group goes on in the next row.
+    Positions are those of the flat array; a group does not continue in the next row.
     """
     begins = np.ones(eigenvalues.shape, dtype=bool)
     begins[..., 1:] = np.diff(eigenvalues) > tolerance
@@ -79,10 +79,10 @@ def group_starts(eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE) ->
 def snap(
     eigenvalues: np.ndarray, tolerance: float = EQUAL_TOLERANCE, lowest: float = 0.0
 ) -> np.ndarray:
-    """Give equal eigenvalues of a graph, a row ``[..., q]``, their mean, clipped to two units.
+    """Replace equal eigenvalues of a graph, a row of ``[..., q]``, by their mean.
 
-    After this, equality to the bit is the one definition of a repeated eigenvalue.
-    They ascend along the last axis. The spectrum goes from ``lowest`` to ``lowest + 2``.
+    After this, a repeated eigenvalue is one that is equal to the bit. Eigenvalues ascend along the
+    last axis and are clipped to ``lowest`` … ``lowest + 2``.
     """
     if eigenvalues.size == 0:
         return eigenvalues
@@ -93,25 +93,23 @@ def snap(
 
 
 def whole_numbers(eigenvalues: np.ndarray, tolerance: float) -> np.ndarray:
-    """Eigenvalues that are whole numbers in exact arithmetic should say so, not 3e-17."""
+    """Round eigenvalues that are whole numbers up to ``tolerance``, such as 3e-17."""
     whole = np.round(eigenvalues) + 0.0  # no -0.0
     return np.where(np.abs(eigenvalues - whole) <= tolerance, whole, eigenvalues)
 
 
-#: Numbers of float64 a slab of rows may hold: 128 MiB.
+#: How many float64 numbers a slab of rows may hold: 128 MiB.
 SLAB = 2**24
-
-
 #: Largest accepted residual norm and orthogonality error of a solve.
 TOLERANCE = 1e-4
 #: Entries this close to an eigenvector's largest count as equally large.
 TIE = 1e-4
-#: Columns that are worked on at once.
+#: How many columns are processed at once.
 _BLOCK = 2048
 
 
 def slabs(num_rows: int, width: int) -> Iterator[slice]:
-    """Ranges of rows of a block this wide, small enough to be held in float64."""
+    """Ranges of rows of a block of this width, small enough to be held in float64."""
     height = max(1024, SLAB // max(width, 1))
     for start in range(0, num_rows, height):
         yield slice(start, start + height)
@@ -120,7 +118,7 @@ def slabs(num_rows: int, width: int) -> Iterator[slice]:
 def gram(one: Tensor, other: Tensor | None = None) -> Tensor:
     r""":math:`X^\top Y` of ``[n, m]`` and ``[n, p]`` (Y = X if left out), in float64.
 
-    Of a batch, ``[..., n, m]``, in one product: its matrices are small.
+    A batch ``[..., n, m]`` takes one product, because its matrices are small.
     """
     right = one if other is None else other
     if one.dim() > 2:
@@ -150,8 +148,8 @@ def canonical_signs(vectors: Tensor) -> Tensor:
 def refined(operator: sp.csr_array | Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     r"""Rayleigh quotients :math:`u^\top M u / u^\top u` in float64, ascending, and their vectors.
 
-    Their error is the square of the vectors'. So the eigenvalues of a float32 solve, wrong by about
-    1e-6, become as good as those of a float64 solve.
+    Their error is the square of the vectors' error. So the eigenvalues of a float32 solve, wrong by
+    about 1e-6, become as good as those of a float64 solve.
     """
     matrix = _as_tensor(operator, vectors.device)
     quotients = []
@@ -173,7 +171,7 @@ def max_residual(
     for part, own in zip(_blocks(vectors, width), _blocks(values, width), strict=True):
         block = part.double().contiguous()
         difference = matrix @ block - block * own.unsqueeze(-2)
-        worst = np.maximum(worst, float(difference.norm(dim=-2).max()))  # which keeps a NaN
+        worst = np.maximum(worst, float(difference.norm(dim=-2).max()))  # keeps a NaN
     return float(worst)
 
 
@@ -190,19 +188,19 @@ def max_orthogonality_error(eigenvectors: Tensor) -> float:
 
 
 def check_eigenpairs(who: str, residual: float, orthogonality: float) -> None:
-    """Refuse what is further from eigenpairs than :data:`TOLERANCE`, or not a number."""
+    """Refuse eigenpairs with an error above :data:`TOLERANCE`, or NaN."""
     if not (residual <= TOLERANCE and orthogonality <= TOLERANCE):
         raise SpectrumError(
             f"{who} failed its checks: residual {residual:.1e}, orthogonality error "
-            f"{orthogonality:.1e}, both should be at most {TOLERANCE:.0e}."
+            f"{orthogonality:.1e}; both must be at most {TOLERANCE:.0e}."
         )
 
 
 def check_finite(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse a file with NaN or infinite numbers, whatever its checksum says."""
+    """Refuse a file with NaN or infinite numbers, even if its checksum is right."""
     for name, tensor in tensors.items():
-        # A sum is finite exactly if all its terms are; rows at a time, as the file may be mapped.
-        # In float32 it may overflow as well, but takes a fraction of the time.
+        # A float64 sum is finite exactly if all terms are. The float32 sum is tried first: it may
+        # overflow, but takes a fraction of the time. Some rows at a time: the file may be mapped.
         for part in tensor.split(max(1, SLAB // max(tensor[:1].numel(), 1))):
             if math.isfinite(part.sum()) or math.isfinite(part.sum(dtype=torch.float64)):
                 continue
@@ -216,5 +214,5 @@ def _as_tensor(operator: sp.csr_array | Tensor, device: torch.device) -> Tensor:
 
 
 def _blocks(columns: Tensor, width: int | None = None) -> Iterator[Tensor]:
-    """Views of a few columns at a time, along the last axis; none of an empty matrix."""
+    """Views of a few columns at a time, along the last axis; nothing for an empty matrix."""
     return iter(columns.split(width or _BLOCK, dim=-1) if columns.numel() else ())

@@ -1,9 +1,9 @@
 r"""Few points in place of many eigenvalues: attention in O(q·b) instead of O(q²).
 
-What attention gives at λ is a smooth function of λ. Its sum over keys is an integral against the
-spectrum's measure, which a Gauss rule of b points takes; and its values at all eigenvalues follow
-from those at r points by interpolation, piece by piece. The pieces are short where eigenvalues are
-many: there filters turn fast, as at λ = 1, where graphs with many alike nodes have theirs.
+The output of attention at λ is a smooth function of λ. Its sum over keys is an integral over the
+spectrum's measure, which a Gauss rule of b points computes. Its values at all eigenvalues follow
+from those at r points by piecewise interpolation. Pieces are short where there are many
+eigenvalues, because filters change fast there, for example at λ = 1.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from specformer.spectrum.eigenpairs import Tokens
 
 #: Chebyshev points of a piece, both its ends included.
 _ORDER = 16
-#: Matrix products on a GPU are slow where rows do not begin at multiples of so many numbers.
+#: Matrix products on a GPU are slow unless rows begin at multiples of this many numbers.
 _ALIGNED = 8
 
 
 class Landmarks(NamedTuple):
-    """Keys of attention and, perhaps, the points at which to compute it.
+    """Keys of attention and, optionally, the points at which to compute it.
 
     Shapes: values and weights ``[b]``, of the keys; points ``[r]``, interpolation ``[p, r]`` from
     them to the tokens. Without points attention is computed at every token.
@@ -36,7 +36,7 @@ class Landmarks(NamedTuple):
     interpolation: Tensor | None = None
 
 
-#: What attention may look at: every token, or landmarks.
+#: Keys of attention: every token, or landmarks.
 Keys = Tokens | Landmarks
 
 
@@ -46,7 +46,7 @@ def chebyshev_points(count: int) -> np.ndarray:
 
 
 def interpolation_matrix(values: np.ndarray, count: int) -> np.ndarray:
-    r"""The matrix ``[p, r]`` from a function's values at Chebyshev points to those at ``values``.
+    r"""The matrix ``[p, r]`` from values at Chebyshev points to values at ``values``.
 
     The polynomial through the points in its barycentric form (Berrut and Trefethen, 2004),
 
@@ -67,9 +67,9 @@ def interpolation_matrix(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def pieced_interpolation(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``count`` points, and the matrix from them to rising values.
+    """At most ``count`` points, and the matrix from them to ascending values.
 
-    The pieces' ends are where half of the length and half of the values are shared out evenly.
+    The pieces are a compromise between equal lengths and equal numbers of values.
 
     Shapes: values ``[p]``; points ``[r]``, matrix ``[p, r]``.
     """
@@ -89,7 +89,7 @@ def pieced_interpolation(values: np.ndarray, count: int) -> tuple[np.ndarray, np
 
 
 def aligned_points(points: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A multiple of eight points: the last one again, of which the matrix takes no notice."""
+    """Pad to a multiple of eight points; the matrix ignores the copies of the last one."""
     more = (0, -len(points) % _ALIGNED)
     return np.pad(points, more, mode="edge"), np.pad(matrix, ((0, 0), more))
 
@@ -121,18 +121,18 @@ def gauss_quadrature(
     for j in range(count):
         vector = points * basis[j]
         diagonal[j] = basis[j] @ vector
-        # Twice is enough: full reorthogonalisation keeps the recurrence exact to rounding.
+        # Reorthogonalised twice, the recurrence is exact to rounding.
         for _ in range(2):
             vector -= basis[: j + 1].T @ (basis[: j + 1] @ vector)
         off_diagonal[j] = np.linalg.norm(vector)
         if j + 1 == count:
             break
-        if off_diagonal[j] < 1e-14:  # the measure is exhausted: fewer effective points than asked
+        if off_diagonal[j] < 1e-14:  # the measure has fewer effective points than asked for
             steps = j + 1
             break
         basis[j + 1] = vector / off_diagonal[j]
     nodes, vectors = scipy.linalg.eigh_tridiagonal(diagonal[:steps], off_diagonal[: steps - 1])
     rule = total * vectors[0] ** 2
-    # Weights that underflow carry no mass and have no logarithm.
+    # Weights that underflow add nothing and have no logarithm.
     keep = rule > total * 1e-30
     return nodes[keep], rule[keep]

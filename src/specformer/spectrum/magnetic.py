@@ -1,9 +1,9 @@
 r"""Spectra of directed graphs: the magnetic Laplacian, which is Hermitian.
 
-Its eigenvectors are complex, and models are real. So a real signal stands for a complex one: the
+Its eigenvectors are complex, but models are real. So a real signal represents a complex one: the
 first half of its channels are real parts, the second half imaginary parts. A filter turns
-:math:`z = a + i b` into :math:`U g(\Lambda) U^* z` and gives real and imaginary parts back, side by
-side. Phases of eigenvectors do not matter, as signs do not matter to a real spectrum.
+:math:`z = a + i b` into :math:`U g(\Lambda) U^* z` and returns real and imaginary parts in the same
+way. Phases of eigenvectors do not matter, as signs do not matter to a real spectrum.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class MagneticSpectrum(Spectrum):
     def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
         """Filter complex signals :math:`a + i b` given as ``[a, b]``, half of the channels each.
 
-        Of an odd number of channels the middle one has no imaginary part, and that of its output is
-        left out. Gains are real.
+        If the number of channels is odd, the middle one has no imaginary part, and that of its
+        output is left out. Gains are real.
         """
         coefficients = self.gft(x).unsqueeze(-2) * gains
         half = (coefficients.shape[-1] + 1) // 2

@@ -1,4 +1,4 @@
-r"""How things show themselves in a notebook."""
+"""How spectra and other results are shown in a notebook."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Bins of a density, and the width and height it is drawn in.
+#: Bins of a histogram, and the width and height of its drawing.
 _BINS, _SIZE = 64, (320, 70)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A small table of two columns."""
+    """An HTML table of two columns."""
     body = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows
     )
@@ -24,7 +24,7 @@ def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def density_svg(eigenvalues: np.ndarray) -> str:
-    """Where eigenvalues lie in [0, 2], as bars."""
+    """A histogram of eigenvalues in [0, 2] as SVG."""
     counts, _ = np.histogram(eigenvalues, _BINS, range=(0.0, 2.0))
     width, height = _SIZE
     step, scale = width / _BINS, height / max(1, int(counts.max(initial=0)))
@@ -41,7 +41,7 @@ def density_svg(eigenvalues: np.ndarray) -> str:
 
 
 def axes_or_new(axes: Axes | None) -> Axes:
-    """These axes, or new ones of a figure of pyplot's, which notebooks show by themselves."""
+    """These axes, or new ones of a pyplot figure, which notebooks show automatically."""
     if axes is None:
         from matplotlib import pyplot
 

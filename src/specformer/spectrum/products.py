@@ -1,8 +1,8 @@
-r"""Products with the eigenvectors, :math:`U^\top x` and :math:`U x`, in the fastest way.
+r"""Fast products with the eigenvectors, :math:`U^\top x` and :math:`U x`.
 
-On a GPU such a product takes as long as reading U. Where PyTorch's level of precision allows it
-(``torch.set_float32_matmul_precision``), U is read in bfloat16 if it is large, and a kernel of our
-own multiplies with few columns.
+On a GPU such a product takes as long as reading U. If PyTorch's level of precision allows it
+(``torch.set_float32_matmul_precision``), a large U is read in bfloat16, and our own kernel
+multiplies with few columns.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from specformer.kernels.tracing import transforming
 
 
 def as_columns(x: Any) -> Any:
-    """A row of numbers ``[n]`` as one channel, ``[n, 1]``; anything else as it is."""
+    """Turn a vector ``[n]`` into one channel, ``[n, 1]``; anything else stays as it is."""
     return x.unsqueeze(-1) if isinstance(x, Tensor) and x.dim() == 1 else x
 
 
 def check_signal(
     x: Any, count: int, dtype: torch.dtype, name: str = "x", of: str = "nodes"
 ) -> None:
-    """Refuse what is not ``[..., count, channels]`` in this precision."""
+    """Refuse a signal that is not ``[..., count, channels]`` in this precision."""
     _check_tensor(x, count, dtype, name)
     if x.shape[-2] != count:
         raise SpectrumError(f"{name} has shape {list(x.shape)}, but the spectrum has {count} {of}.")
 
 
 def check_response(response: Any, count: int, channels: int, dtype: torch.dtype, at: str) -> None:
-    """Refuse what is not ``[..., count, channels]``, with one channel for all of a signal's."""
+    """Refuse a response that is not ``[..., count, channels]``, or ``[..., count, 1]``."""
     _check_tensor(response, count, dtype, "response")
     if response.shape[-2] != count:
         raise SpectrumError(
@@ -49,11 +49,11 @@ def check_response(response: Any, count: int, channels: int, dtype: torch.dtype,
 def _check_tensor(value: Any, count: int, dtype: torch.dtype, name: str) -> None:
     if not isinstance(value, Tensor):
         raise SpectrumError(f"{name} must be a tensor, not {type(value).__name__}.")
-    # Under autocast products bring their factors to one precision.
+    # Under autocast, products convert their factors to one precision.
     if value.dtype != dtype and not torch.is_autocast_enabled(value.device.type):
         raise SpectrumError(
-            f"{name} is {value.dtype}, but the spectrum {dtype}; take {name}.to(spectrum.dtype), "
-            f"or another dtype of the spectrum."
+            f"{name} is {value.dtype}, but the spectrum {dtype}; pass {name}.to(spectrum.dtype), "
+            f"or convert the spectrum."
         )
     if value.dim() < 2:
         shape = list(value.shape)
@@ -61,20 +61,20 @@ def _check_tensor(value: Any, count: int, dtype: torch.dtype, name: str) -> None
 
 
 class Filtering(ABC):
-    """What both kinds of spectra do alike: filter signals."""
+    """Base of both kinds of spectra: filters signals."""
 
     @property
     @abstractmethod
     def _takes(self) -> tuple[int, torch.dtype, int, str]:
-        """Nodes, precision, numbers of a response, and where it has them."""
+        """Number of nodes, precision, length of a response, and what its entries belong to."""
 
     def filter(self, x: Tensor, response: Tensor) -> Tensor:
         r"""Filter a signal in the spectral domain, :math:`U\,\mathrm{diag}(g)\,U^\top x`.
 
         Args:
             x: signal, ``[n]`` or ``[..., n, channels]``.
-            response: g at every eigenvalue, or at the points of a spectrum without them, ``[q]``;
-                or one per channel, ``[..., q, channels]``.
+            response: g at every eigenvalue, or at the points of an implicit spectrum, ``[q]``; or
+                one per channel, ``[..., q, channels]``.
         """
         columns, gains = as_columns(x), as_columns(response)
         count, dtype, values, at = self._takes
@@ -84,7 +84,7 @@ class Filtering(ABC):
         return out if columns is x or gains is response else out.squeeze(-1)
 
     def filter_bank(self, x: Tensor, responses: Tensor) -> Tensor:
-        """Every channel through each of M filters.
+        """Filter every channel with each of M filters.
 
         Shapes: x ``[..., n, channels]``, responses ``[..., q, M]``; ``[..., n, M, channels]``.
         """
@@ -95,36 +95,34 @@ class Filtering(ABC):
 
     @abstractmethod
     def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
-        """``[..., n, c]`` by gains ``[..., q, M, c]`` to ``[..., n, M, c]``."""
+        """Filter ``[..., n, c]`` with gains ``[..., q, M, c]``; returns ``[..., n, M, c]``."""
 
 
 def check_precision(dtype: Any) -> None:
-    """Refuse a precision in which spectra cannot be computed."""
+    """Refuse a precision other than float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
         raise SpectrumError(f"dtype={dtype}: choose torch.float32 or torch.float64.")
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuse what is not a positive whole number."""
+    """Refuse a value that is not a positive whole number."""
     if not (isinstance(value, numbers.Integral) and int(value) >= 1):
         raise SpectrumError(f"{name}={value!r} must be a whole number, at least 1.")
 
 
-#: Bytes per chunk; two are on their way at once, each in the host's memory and on the device.
+#: Bytes per chunk; two are in transfer at once, each in the host's memory and on the device.
 CHUNK = 2**27
-
-
-#: Takes columns ``[n or q, c]`` and whether to transform them forward, to ``[q or n, c]``.
+#: Takes columns ``[n or q, c]`` and whether to transform forward; returns ``[q or n, c]``.
 Product = Callable[[Tensor, bool], Tensor]
-#: Entries of U from which bfloat16 pays: fewer lie in a GPU's cache, whatever their precision.
+#: From this many entries of U on, bfloat16 pays: fewer fit into a GPU's cache in any precision.
 _MANY = 2**24
-#: Entries of U and columns of a signal that kernels of our own are made for; with fewer entries
-#: any product takes as long as its launch.
+#: Our own kernel is for at least so many entries of U and at most so many columns of a signal. With
+#: fewer entries, the launch takes most of the time.
 _ENOUGH, _FEW = 2**20, 32
 
 
 def rows_at_once(matrix: Tensor) -> int:
-    """How many rows make a chunk, at least one."""
+    """Number of rows in a chunk, at least one."""
     width = matrix[:1].numel() * matrix.element_size()
     return max(1, CHUNK // max(1, width))
 
@@ -133,10 +131,8 @@ class RowStream:
     """Chunks of a matrix's rows on a device, in the precision of the work there.
 
     The matrix stays where it is: in the host's memory, in a memory-mapped file or on the device.
-    To a GPU, rows go through two pinned buffers and two on the device: while one chunk is worked
-    on, the next is copied on a stream of its own.
-
-    A chunk has ``most`` rows at most.
+    To a GPU, rows go through two pinned buffers and two on the device: while one chunk is in use,
+    the next is copied on a separate stream. A chunk has at most ``most`` rows.
     """
 
     def __init__(self, matrix: Tensor, device: torch.device, dtype: torch.dtype, most: int) -> None:
@@ -144,7 +140,7 @@ class RowStream:
         self._lane: _Lane | None = None
 
     def __call__(self, places: Iterable[slice | Tensor]) -> Iterator[Tensor]:
-        """The rows at each of these places in turn; a chunk is good until the next is asked for."""
+        """Yield the rows at each of these places; a chunk is valid until the next is asked for."""
         if self.device.type == "cuda" and self.matrix.device != self.device:
             if self._lane is None:
                 self._lane = _Lane(self.matrix, self.device, self.most)
@@ -161,7 +157,7 @@ class RowStream:
 
 
 class _Lane:
-    """Two buffers by turns, each on either side, filled on a stream of its own."""
+    """Two pairs of buffers, on the host and on the device, used in turn on a separate stream."""
 
     def __init__(self, matrix: Tensor, device: torch.device, most: int) -> None:
         self._matrix, self._device = matrix, device
@@ -171,7 +167,7 @@ class _Lane:
             pinned = torch.empty(shape, dtype=matrix.dtype, pin_memory=True)
             there = torch.empty(shape, dtype=matrix.dtype, device=device)
             sent, used = torch.cuda.Event(), torch.cuda.Event()
-            # Its memory may have been another tensor's, with work on it still queued.
+            # Its memory may have belonged to a tensor that queued work still uses.
             used.record(torch.cuda.current_stream(device))
             self._buffers.append((pinned, there, sent, used))
         self._stream = torch.cuda.Stream(device)
@@ -180,7 +176,7 @@ class _Lane:
         current = torch.cuda.current_stream(self._device)
         for number, place in enumerate(places):
             pinned, there, sent, used = self._buffers[number % 2]
-            sent.synchronize()  # the host waits: it is about to write over what was sent
+            sent.synchronize()  # the host is about to overwrite what was sent
             filled = _taken(self._matrix, place, pinned)
             chunk = there[: len(filled)]
             with torch.cuda.stream(self._stream):
@@ -195,7 +191,7 @@ class _Lane:
 
 
 def _taken(matrix: Tensor, place: slice | Tensor, out: Tensor | None = None) -> Tensor:
-    """The rows at a place, written to the beginning of ``out`` where there is one."""
+    """The rows at a place, written to the beginning of ``out`` if it is given."""
     if isinstance(place, slice):
         rows = matrix[place]
         return rows if out is None else out[: len(rows)].copy_(rows)
@@ -208,10 +204,10 @@ def _taken(matrix: Tensor, place: slice | Tensor, out: Tensor | None = None) -> 
 
 
 class ResidentProduct:
-    """``Uᵀ x`` or ``U x`` of columns where all of U lies on their device.
+    """``Uᵀ x`` or ``U x`` of columns, if all of U is on their device.
 
-    Copies of U that are quicker to read are made when they are first needed, and kept.
-    U may be kept in less precision than ``dtype``, that of the columns.
+    Copies of U that are faster to read are made at their first use, and kept. U may be stored in
+    less precision than ``dtype``, that of the columns.
     """
 
     def __init__(self, vectors: Tensor, dtype: torch.dtype) -> None:
@@ -226,7 +222,7 @@ class ResidentProduct:
     def __call__(self, x: Tensor, forward: bool) -> Tensor:
         brief = self._is_brief(x)
         if self._is_skinny(x, forward, brief):
-            # Late: importing Triton takes a while and only helps on a GPU.
+            # Imported here because importing Triton is slow and only helps on a GPU.
             from specformer.kernels.triton.skinny import skinny_product
 
             return skinny_product(self._brief_copy() if brief else self._lined_copy(), x, forward)
@@ -235,7 +231,7 @@ class ResidentProduct:
         return self._plain(x, forward)
 
     def _is_brief(self, x: Tensor) -> bool:
-        # The level comes last: compilers cannot trace the question for it.
+        # The level is asked for last, because compilers cannot trace that call.
         return (
             x.is_cuda
             and x.dtype == torch.float32
@@ -243,7 +239,7 @@ class ResidentProduct:
         )
 
     def _is_skinny(self, x: Tensor, forward: bool, brief: bool) -> bool:
-        """Whether our own kernel (``skinny``) multiplies, in bfloat16 if brief or in TF32."""
+        """Whether our own kernel (``skinny``) multiplies, in bfloat16 if ``brief``, else TF32."""
         return (
             1 <= x.shape[1] <= _FEW
             and len(x) == self.vectors.shape[0 if forward else 1]
@@ -259,7 +255,7 @@ class ResidentProduct:
         )
 
     def _brief_copy(self) -> Tensor:
-        """U in bfloat16, its rows as far apart as tensor cores like them to be."""
+        """U in bfloat16, with rows aligned for tensor cores."""
         if self._brief is None:
             brief, pairs = torch.bfloat16, self.vectors.shape[1]
             kept_so = (self.vectors.dtype, self.vectors.stride()) == (brief, (_padded(pairs), 1))
@@ -267,7 +263,7 @@ class ResidentProduct:
         return self._brief
 
     def _lined_copy(self) -> Tensor:
-        """U with rows that far apart, a copy only where they are not."""
+        """U with aligned rows; copied only if they are not aligned."""
         if self.vectors.is_contiguous() and self.vectors.shape[1] % 4 == 0:
             return self.vectors
         if self._lined is None:
@@ -276,7 +272,7 @@ class ResidentProduct:
 
 
 class StreamedProduct:
-    """``Uᵀ x`` or ``U x`` of columns, U brought to their device a few rows at a time."""
+    """``Uᵀ x`` or ``U x`` of columns; U is copied to their device a few rows at a time."""
 
     def __init__(self, stream: RowStream) -> None:
         self.stream = stream
@@ -297,7 +293,7 @@ class StreamedProduct:
 
 
 def transformed(product: Product, x: Tensor, *, forward: bool) -> Tensor:
-    """``Uᵀ x`` or ``U x`` with a gradient, reading U once however many runs and channels there are.
+    """``Uᵀ x`` or ``U x`` with a gradient; reads U once for any number of runs and channels.
 
     Every leading axis of ``x`` is folded into columns.
     """
@@ -325,7 +321,7 @@ class _Transform(torch.autograd.Function):
 
 
 def read_briefly(entries: int, device: torch.device, level: str) -> bool:
-    """Whether the level of precision allows bfloat16 for so many entries of U, and it pays."""
+    """Whether the level of precision allows bfloat16, and it pays for so many entries of U."""
     return device.type == "cuda" and entries >= _MANY and level == "medium"
 
 
@@ -334,7 +330,7 @@ def aligned(
     dtype: torch.dtype = torch.bfloat16,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """A copy whose rows start at multiples of 16 bytes, zero between them."""
+    """A copy whose rows start at multiples of 16 bytes, padded with zeros."""
     n, q = vectors.shape
     rows = vectors.new_zeros(n, _padded(q, dtype), dtype=dtype, device=device)
     rows[:, :q] = vectors
@@ -342,17 +338,17 @@ def aligned(
 
 
 def _padded(pairs: int, dtype: torch.dtype = torch.bfloat16) -> int:
-    """How far apart rows of so many numbers are, in numbers."""
+    """The distance between the starts of rows of this length, in numbers."""
     return pairs + -pairs % (16 // dtype.itemsize)
 
 
 def _multiplied(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
     """``Uᵀ x`` or ``U x``.
 
-    With few columns the usual product with a transposed matrix is slow on a CPU: as rows times
-    matrix it takes a quarter of the time.
+    With few columns, the product with a transposed matrix is slow on a CPU. Rows times matrix takes
+    a quarter of the time.
     """
-    x = x.to(vectors.dtype)  # a gradient may come in autocast's precision
+    x = x.to(vectors.dtype)  # a gradient may have autocast's precision
     if not forward:
         return vectors @ x.contiguous()
     if x.is_cuda:
@@ -367,4 +363,4 @@ def _multiplied_briefly(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
     matrix = vectors.mT if forward else vectors
     if hasattr(torch.ops.aten.mm, "dtype"):
         return torch.mm(matrix, factor, out_dtype=x.dtype)[:, :columns]
-    return (matrix @ factor)[:, :columns].to(x.dtype)  # before PyTorch 2.8, rounded once more
+    return (matrix @ factor)[:, :columns].to(x.dtype)  # before PyTorch 2.8; rounded once more

@@ -1,4 +1,4 @@
-r"""A spectrum over several processes, each of which has the rows of its own nodes."""
+r"""A spectrum over several processes, each of which holds the rows of its own nodes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from specformer.spectrum.spectrum import Spectrum
 class ShardedSpectrum(Spectrum):
     r"""All eigenvalues, and the rows :math:`U_r` of this process.
 
-    A convolution is a local product, one sum over all processes of q × channels numbers, and a
-    local product: :math:`y_r = U_r\,\mathrm{diag}(g) \sum_s U_s^\top x_s`. No neighbour's features
-    are sent. Losses and gradients are those of a process's own nodes: their sums over all processes
-    are those of the graph.
+    A convolution is a local product, one sum of q × channels numbers over all processes, and
+    another local product: :math:`y_r = U_r\,\mathrm{diag}(g) \sum_s U_s^\top x_s`. Features of
+    neighbours are not sent. Losses and gradients are those of a process's own nodes; their sums
+    over all processes are those of the graph.
 
     Args:
-        across: adds a tensor up over all processes, in place.
-        all_nodes: nodes of the graph; ``num_nodes`` are those here.
+        across: sums a tensor over all processes, in place.
+        all_nodes: number of nodes of the graph; ``num_nodes`` counts those of this process.
     """
 
     across: Across = field(kw_only=True)
@@ -65,7 +65,8 @@ def approximate_rows(
 ) -> ImplicitSpectrum:
     """As :func:`specformer.approximate`, for this process's rows ``[m, n]`` of the adjacency.
 
-    No process needs more than its rows. All find the same density, that of one process to rounding.
+    No process needs more than its rows. All get the same density, equal to that of a single process
+    up to rounding.
     """
     check_count("degree", degree)
     started, target = time.perf_counter(), usable_device(device)
@@ -85,7 +86,7 @@ def approximate_rows(
 
 
 def _places(part: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of each entry."""
+    """Row and column of each stored entry."""
     counts = part.crow_indices().diff().cpu().numpy()
     return np.repeat(np.arange(len(counts)), counts), part.col_indices().cpu().numpy()
 
@@ -96,7 +97,7 @@ def _fetched(shard: RowShard, columns: np.ndarray) -> np.ndarray:
 
 
 def _known_vectors(shard: RowShard, lonely: np.ndarray, root: np.ndarray) -> list[KnownVectors]:
-    """This process's rows of the eigenvectors at 0 and at 2, as of one process.
+    """This process's rows of the eigenvectors at 0 and at 2, the same as in a single process.
 
     ``shard`` has L − I, ``root`` the roots of the degrees.
     """
@@ -129,9 +130,9 @@ def _double_cover(shard: RowShard) -> np.ndarray:
     """The least number of a node's component in the double cover, for either copy, ``[2, m]``.
 
     There each edge joins a node to the other copy of its neighbour; the copies of node i have the
-    numbers 2 i and 2 i + 1. They are in one component exactly if node i's is not bipartite. Every
-    round takes the least number over a component's part in this process, then from neighbours
-    elsewhere: as many rounds as an even path changes processes at most.
+    numbers 2 i and 2 i + 1. They are in one component exactly if that of node i is not bipartite.
+    Every round takes the least number over a component's part in this process, then over neighbours
+    in other processes. The number of rounds is at most how often a path changes processes.
     """
     m, first = shard.shape[0], shard.parts.rows.start
     here = sp.csr_array((np.ones(shard.own.values().numel()), _places(shard.own)), shape=(m, m))

@@ -1,7 +1,7 @@
-r"""Eigenpairs as a folder of row shards: a process reads the rows of its nodes and no others.
+"""Eigenpairs as a folder of row shards, so that a process reads only the rows of its nodes.
 
 ``spectrum.json`` is the index: sizes, the report, and file, rows and checksum of every shard. It is
-written last, so that a folder without it is not a spectrum yet.
+written last: a folder without it is not a complete spectrum.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from specformer.files.sealed import sealed, unsealed
 FORMAT = "specformer.spectrum-rows/1"
 INDEX = "spectrum.json"
 _VALUES = "eigenvalues.safetensors"
-#: Bytes of a shard: a process checks all of those that hold rows of its own.
+#: Bytes of a shard. A process reads and checks every shard that holds some of its rows.
 SHARD = 2**26
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether a path means a folder of shards: it ends in a slash, or there is a folder."""
+    """Whether a path means a folder of shards: it ends in a slash or is an existing folder."""
     return str(path).endswith("/") or Path(path).is_dir()
 
 
 def emptied(folder: Path) -> Path:
-    """A folder for new shards: an older index must not speak of them."""
+    """Prepare a folder for new shards: remove an older index and its shards."""
     make_folder(folder)
     (folder / INDEX).unlink(missing_ok=True)
     for old in folder.glob("rows-*.safetensors"):
@@ -54,7 +54,7 @@ def write_shards(folder: Path, values: Tensor, vectors: Tensor, report: Any) -> 
 def write_index(
     folder: Path, num_nodes: int, values: Tensor, shards: list[dict[str, Any]], report: Any
 ) -> None:
-    """Make shards a spectrum: ``file``, ``rows`` and ``checksum`` of each, in the order of rows."""
+    """Write eigenvalues and index; shards have ``file``, ``rows``, ``checksum``, in row order."""
     digest = write_tensors(folder / _VALUES, {"eigenvalues": values}, FORMAT)
     index = {
         "format": FORMAT,
@@ -70,7 +70,7 @@ def write_index(
 def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Tensor], Any]:
     """Eigenvalues and the eigenvectors' rows of these nodes, by name, and the report.
 
-    Rows that lie in one shard are mapped into memory, others are copied.
+    Rows within one shard are mapped into memory; rows of several shards are copied.
     """
     index = _index(folder)
     try:
@@ -87,7 +87,7 @@ def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Ten
             if low <= first and last <= high:
                 vectors = rows[first - low : last - low]
                 break
-            if not len(vectors):  # one shard is mapped at a time
+            if not len(vectors):  # copy, so that only one shard is mapped at a time
                 vectors = rows.new_empty(last - first, total)
             start = max(low, first)
             vectors[start - first : upto - first] = rows[start - low : upto - low]
@@ -99,7 +99,7 @@ def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Ten
 
 
 def chosen_rows(nodes: slice | None, count: int) -> tuple[int, int]:
-    """The first of some nodes, and the first after them; refuses those that are not there."""
+    """The first of some nodes and the end of their range; refuses nodes that do not exist."""
     first, last = (0, count) if nodes is None else (nodes.start or 0, nodes.stop)
     last = count if last is None else last
     if (nodes is not None and nodes.step not in (None, 1)) or not 0 <= first <= last <= count:
@@ -110,7 +110,7 @@ def chosen_rows(nodes: slice | None, count: int) -> tuple[int, int]:
 def _index(folder: Path) -> Mapping[str, Any]:
     path = folder / INDEX
     if not path.is_file():
-        raise SpectrumError(f"{folder}: not a folder of a spectrum, it has no {INDEX}.")
+        raise SpectrumError(f"{folder}: not the folder of a spectrum, because it has no {INDEX}.")
     try:
         index = unsealed(read_json(path), needed=True)
     except (OSError, ValueError) as error:
@@ -121,14 +121,14 @@ def _index(folder: Path) -> Mapping[str, Any]:
 
 
 def _checked(folder: Path, name: str, digest: str, content: str, shape: list[int]) -> Tensor:
-    """A shard's tensor, if it is the one that the index speaks of."""
+    """Read a shard's tensor and compare it with the index."""
     path = folder / Path(name).name
     tensors, _ = read_tensors(
         path, "part of a spectrum", FORMAT, refused=SpectrumError, names=[content], verify=False
     )
     if not has_checksum(digest, tensors) or list(tensors[content].shape) != shape:
         raise SpectrumError(
-            f"{path}: checksum differs from {INDEX}'s; it was altered or damaged, or is another "
-            "spectrum's."
+            f"{path}: checksum differs from that in {INDEX}; the file was altered or damaged, or "
+            "belongs to another spectrum."
         )
     return tensors[content]

@@ -1,4 +1,4 @@
-r"""SciPy's sparse matrices as PyTorch's, whole or in rows over several processes."""
+r"""Sparse matrices in PyTorch, whole or by rows over several processes."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ def to_torch(matrix: sp.csr_array, device: torch.device, dtype: torch.dtype) -> 
 def compressed_rows(
     starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
 ) -> Tensor:
-    """A CSR tensor of parts that are known to be right, without a check and without a wait."""
+    """A CSR tensor of valid parts; skips the check, which would wait for the device."""
     with warnings.catch_warnings():  # "in beta" since 2021, "invariants": not the user's concern
         warnings.filterwarnings("ignore", message="Sparse (CSR|invariant)")
         return torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
 
 
 class Parts(Protocol):
-    """How the rows of all nodes lie over several processes; calls are made by all of them."""
+    """How rows of nodes are distributed over processes; all processes make the same calls."""
 
     @property
     def bounds(self) -> Sequence[int]:
-        """The first row of every process, and how many there are in all."""
+        """The first row of every process, and the number of all rows."""
 
     @property
     def rows(self) -> slice:
-        """Those of this process."""
+        """The rows of this process."""
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Add up over all processes, in place."""
+        """Sum over all processes, in place."""
 
     def swap(
         self, rows: Tensor, counts: Sequence[int], back: Sequence[int]
     ) -> Callable[[], Tensor]:
-        """Send so many consecutive rows to each process; what is called gives ``back`` rows."""
+        """Send ``counts`` consecutive rows to each process; the result waits for ``back`` rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowShard:
     r"""The rows :math:`M_r` of one process of a symmetric sparse matrix.
 
-    ``shard @ x`` takes and gives the rows of this process. Of other processes' rows of x, those
-    that some edge leads to are sent, while the product with the process's own is under way:
-    :math:`(M x)_r = M_{rr} x_r + \sum_{s \ne r} M_{rs} x_s`. Who sends what is settled when the
+    ``shard @ x`` takes and returns the rows of this process. Other processes send those of their
+    rows of x that edges lead to, during the product with the process's own rows:
+    :math:`(M x)_r = M_{rr} x_r + \sum_{s \ne r} M_{rs} x_s`. Who sends what is decided when the
     shard is made.
 
-    Shapes: own ``[m, m]``, beyond ``[m, h]`` with a column for each row that comes, in the order of
-    nodes; ``sent`` are the rows that go, one process's after another's.
+    Shapes: own ``[m, m]``, beyond ``[m, h]`` with one column per received row, in the order of
+    nodes; ``sent`` are the rows to send, grouped by process.
     """
 
     own: Tensor
@@ -74,7 +74,7 @@ class RowShard:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows here, and in all."""
+        """Number of rows here, and of all rows."""
         return self.own.shape[0], self.parts.bounds[-1]
 
     @property
@@ -97,7 +97,7 @@ class RowShard:
         return replace(self, own=self.own.clone(), beyond=self.beyond.clone())
 
     def fetched(self, x: Tensor) -> Callable[[], Tensor]:
-        """Send rows of ``[m, c]``; what is called gives those of other processes, ``[h, c]``."""
+        """Send rows of ``[m, c]``; the result waits for those of other processes, ``[h, c]``."""
         return self.parts.swap(x.index_select(0, self.sent), self.counts, self.back)
 
     def __matmul__(self, x: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ Operator: TypeAlias = Tensor | RowShard
 def row_shard(
     rows: sp.csr_array, parts: Parts, device: torch.device, dtype: torch.dtype
 ) -> RowShard:
-    """This process's rows ``[m, n]`` of a symmetric matrix; all processes settle who sends what."""
+    """Make a shard of this process's rows ``[m, n]``; all processes agree who sends what."""
     bounds, first = np.asarray(parts.bounds), parts.rows.start
     inside = (rows.indices >= first) & (rows.indices < parts.rows.stop)
     needed = np.unique(rows.indices[~inside])
@@ -139,19 +139,19 @@ def row_shard(
 
 
 def most_rows(matrix: Operator) -> int:
-    """Rows of the process that has most: what all of them have to decide alike goes by it."""
+    """Rows of the largest process: decisions that must be the same everywhere depend on it."""
     if isinstance(matrix, Tensor):
         return matrix.shape[0]
     return int(np.diff(matrix.parts.bounds).max())
 
 
 def summed_over(matrix: Operator, tensor: Tensor) -> Tensor:
-    """A sum over this process's rows as that over all, in place."""
+    """Extend a sum over this process's rows to all rows, in place."""
     return tensor if isinstance(matrix, Tensor) else matrix.parts.sum(tensor)
 
 
 def sparse_product(matrix: Operator, dense: Tensor) -> Tensor:
-    """``matrix @ dense`` in the matrix's precision, autocast or not: a CPU has no shorter one."""
+    """``matrix @ dense`` in the matrix's precision, also under autocast: CPUs need it."""
     kind = dense.device.type
     if not torch.is_autocast_enabled(kind):
         return matrix @ dense

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = "specformer.spectrum/1"
-#: What is said of what complex spectra cannot do.
-REAL = "is for real spectra; this one is complex (charge=…)."
+#: The end of an error about what complex spectra cannot do.
+REAL = "is for real spectra only; this one is complex (charge=…)."
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Spectrum(Filtering):
 
     Shapes:
         - eigenvalues: ``[q]``, ascending as solvers give them; any order works
-        - eigenvectors: ``[n, q]``, kept row by row: a copy is made of a matrix kept by columns
+        - eigenvectors: ``[n, q]``, stored by rows; a matrix stored by columns is copied
 
     Example:
         >>> path = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2**0.5)
@@ -75,8 +75,8 @@ class Spectrum(Filtering):
     eigenvalues: Tensor
     eigenvectors: Tensor
     report: SolveReport | None = None
-    #: How many rows of the eigenvectors are brought to the eigenvalues' device at once, None where
-    #: all of them are there, see :meth:`streamed`.
+    #: How many rows of the eigenvectors are copied to the eigenvalues' device at once; None if all
+    #: of them are there. See :meth:`streamed`.
     rows: int | None = None
     #: The different eigenvalues and their multiplicities.
     distinct: Distinct = field(init=False)
@@ -99,8 +99,8 @@ class Spectrum(Filtering):
                 "eigenvectors are constants without a gradient: pass eigenvectors.detach()."
             )
         object.__setattr__(self, "distinct", distinct(self.eigenvalues))
-        # Solvers give columns, files hold rows, and a product of either rounds in its own way. Rows
-        # may be further apart than they are long.
+        # Solvers return columns and files hold rows, and products with the two round differently.
+        # Rows may be padded.
         values, vectors, rows = self.eigenvalues, self.eigenvectors, self.rows
         vectors = vectors if vectors.stride(1) == 1 else vectors.contiguous()
         if rows is None and values.device != vectors.device:
@@ -139,12 +139,12 @@ class Spectrum(Filtering):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every eigenpair is here."""
+        """Whether this has every eigenpair of the graph."""
         return self.num_eigenpairs == self.num_nodes
 
     @property
     def is_streamed(self) -> bool:
-        """Whether eigenvectors are brought to the device a few rows at a time."""
+        """Whether eigenvectors are copied to the device a few rows at a time."""
         return self.rows is not None
 
     @property
@@ -172,10 +172,10 @@ class Spectrum(Filtering):
         """The same spectrum, all of it, on another device or in another precision.
 
         Args:
-            device: where everything goes; a dtype in its place is ``dtype``, as PyTorch has it.
+            device: where everything goes; a dtype in its place is ``dtype``, as in PyTorch.
             dtype: precision of eigenvalues and eigenvectors, and of the signals to filter.
             non_blocking: see :meth:`torch.Tensor.to`.
-            storage: precision to keep eigenvectors in, where it is another.
+            storage: precision to store eigenvectors in, if it is another.
 
         Example:
             >>> path = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2)
@@ -207,16 +207,16 @@ class Spectrum(Filtering):
     ) -> Spectrum:
         r"""The same spectrum for a device that cannot hold its eigenvectors.
 
-        They stay where they are, in the host's memory or in the file they were loaded from, and
-        every transform, forward and backward, brings them to ``device`` in chunks of rows:
-        :math:`U^\top x = \sum_c U_c^\top x_c`. To a GPU, the next chunk is on its way while one is
-        worked on.
+        They stay in the host's memory, or in the file they were loaded from. Every transform,
+        forward and backward, copies them to ``device`` in chunks of rows:
+        :math:`U^\top x = \sum_c U_c^\top x_c`. On a GPU, the next chunk is copied while one is in
+        use.
 
         Args:
             device: where signals are filtered.
-            storage: precision to keep eigenvectors in. ``torch.bfloat16`` halves what is sent and
-                stored; products stay in the eigenvalues' precision.
-            rows: a chunk; by default as many as make 128 MiB.
+            storage: precision to store eigenvectors in. ``torch.bfloat16`` needs half the memory
+                and transfer; products stay in the eigenvalues' precision.
+            rows: rows of a chunk; by default as many as make 128 MiB.
 
         Example:
             >>> whole = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2)
@@ -296,7 +296,7 @@ class Spectrum(Filtering):
         return html_table(f"Spectrum, {part}", rows) + density_svg(values)
 
     def plot(self, axes: Axes | None = None, **how: Any) -> Axes:
-        """Draw where the eigenvalues lie, on these axes or on new ones; ``how`` goes to ``hist``.
+        """Draw a histogram of eigenvalues on these axes or new ones; ``how`` goes to ``hist``.
 
         Example:
             >>> import torch, specformer as sf
@@ -309,8 +309,8 @@ class Spectrum(Filtering):
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file, atomically, with a checksum of the numbers.
 
-        A path that ends in ``/``, or an existing folder, gets shards of rows with a checksum each
-        and an index (:mod:`specformer.spectrum.shards`).
+        To a path that ends in ``/``, or an existing folder, it writes shards of rows, each with a
+        checksum, and an index (:mod:`specformer.spectrum.shards`).
         """
         tensors = {"eigenvalues": self.eigenvalues, "eigenvectors": self.eigenvectors}
         report = asdict(self.report) if self.report else None
@@ -323,9 +323,9 @@ class Spectrum(Filtering):
     def load(cls, path: str | Path, nodes: slice | None = None) -> Spectrum:
         """Read what :meth:`save` wrote; a file that is damaged or altered is refused.
 
-        A file is mapped into memory, not copied: :meth:`streamed` reads from it as it goes. Of a
-        folder, ``nodes=slice(a, b)`` reads those shards only that hold their rows; eigenvalues are
-        always all of them.
+        A file is mapped into memory, not copied: :meth:`streamed` reads from it as needed. From a
+        folder, ``nodes=slice(a, b)`` reads only the shards that hold their rows, and all
+        eigenvalues.
         """
         told: Any
         if is_folder(path):

@@ -1,7 +1,7 @@
-r"""The spectrum as a PyG transform, stored as plain tensors that PyG treats as any other.
+"""A PyG transform that adds the spectrum, as plain tensors that PyG treats like any others.
 
 ``eigenvalues`` ``[q]``, ``eigenvectors`` ``[n * q]`` row by row, and ``num_eigenpairs`` ``[1]``.
-PyG joins all three end to end, whatever the sizes of the graphs, and takes them apart again.
+PyG concatenates all three in a batch, whatever the sizes of the graphs, and separates them again.
 Importing this module gives ``Data`` the property ``spectrum``, which reads them.
 """
 
@@ -19,7 +19,7 @@ from specformer.spectrum.decompose import decompose
 from specformer.spectrum.magnetic import MagneticSpectrum
 from specformer.spectrum.spectrum import Spectrum
 
-#: The last spectrum of each graph and the tensors it was made of: nothing is grouped twice.
+#: The last spectrum of each graph and its tensors, so that eigenvalues are grouped only once.
 _LAST: Any = WeakIdKeyDictionary()
 
 
@@ -32,7 +32,7 @@ def put_spectrum(data: Data, spectrum: Spectrum) -> None:
 
 
 def spectrum_of(data: Data) -> Spectrum:
-    """The spectrum that :class:`specformer.AddSpectrum` has stored: ``data.spectrum``.
+    """Return the spectrum that :class:`specformer.AddSpectrum` stored: ``data.spectrum``.
 
     Example:
         >>> import torch
@@ -43,17 +43,17 @@ def spectrum_of(data: Data) -> Spectrum:
         (True, Data(edge_index=[2, 2], num_nodes=2, eigenvalues=[2], eigenvectors=[4], ...))
     """
     if "eigenvalues" not in data or "eigenvectors" not in data:
-        raise AttributeError("spectrum")  # PyG then looks for a tensor of that name
+        raise AttributeError("spectrum")  # then PyG looks for a tensor of that name
     values, vectors, nodes = data.eigenvalues, data.eigenvectors, data.num_nodes
     if getattr(data, "num_graphs", 1) > 1:
         raise SpectrumError(
-            f"the batch holds {data.num_graphs} graphs with a spectrum each: call a "
+            f"the batch holds {data.num_graphs} graphs, each with its own spectrum: call a "
             "GraphSpecformer with the batch, or take one graph of it, such as batch[0].spectrum."
         )
     if len(vectors) != nodes * len(values):
         raise SpectrumError(
-            f"{len(values)} eigenvalues and {len(vectors)} entries of eigenvectors do not belong "
-            f"to a graph of {nodes} nodes: apply AddSpectrum after what changes the graph."
+            f"{len(values)} eigenvalues and {len(vectors)} entries of eigenvectors do not fit a "
+            f"graph of {nodes} nodes: apply AddSpectrum after transforms that change the graph."
         )
     known_values, known_vectors, known = _LAST.get(data, (None, None, None))
     if isinstance(known, Spectrum) and known_values is values and known_vectors is vectors:
@@ -70,9 +70,9 @@ Data.spectrum = property(spectrum_of)
 class AddSpectrum(BaseTransform):
     r"""Add ``data.spectrum``; takes the keyword arguments of :func:`specformer.decompose`.
 
-    What is stored are plain tensors (:mod:`specformer.spectrum.transform`). So it serves as
-    ``transform`` or ``pre_transform`` of any data set, and batches of PyG's loaders carry the
-    spectra to :class:`specformer.GraphSpecformer`.
+    It stores plain tensors (:mod:`specformer.spectrum.transform`). So it works as ``transform`` or
+    ``pre_transform`` of any data set, and batches of PyG's loaders carry the spectra to
+    :class:`specformer.GraphSpecformer`.
 
     Example:
         >>> import torch

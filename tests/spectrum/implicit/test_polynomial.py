@@ -128,8 +128,8 @@ def test_memory_then_a_file_then_refused(tmp_path: Path, monkeypatch) -> None:
     torch.testing.assert_close(torch.cat(found), x)
     with pytest.raises(
         SpectrumError,
-        match=r"30 nodes with 3 features takes 0.0 GiB at degree 6, and 0.0 GiB of memory are "
-        r"free; lower degree, take storage=bfloat16, or give a cache folder",
+        match=r"30 nodes with 3 features takes 0.0 GiB at degree 6, but 0.0 GiB of memory are "
+        r"free; lower degree, use storage=bfloat16, or give a cache folder",
     ):
         chebyshev_terms(spectrum(), x, 30)
     usage = type("Usage", (), {"free": 10})

@@ -103,7 +103,7 @@ def test_without_room_for_the_file_spectra_stay_in_memory(
             found = decompose_many(GRAPHS, cache=tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert caplog.messages == [f"{tmp_path}: the spectra are not kept there (File too large)."]
+    assert caplog.messages == [f"{tmp_path}: the spectra are not cached (File too large)."]
     assert torch.equal(found.eigenvectors, plain.eigenvectors)
     assert not list(tmp_path.iterdir())
 
@@ -120,7 +120,7 @@ def test_where_no_folder_can_be_made_spectra_stay_in_memory(
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "specformer"):
         patched.setattr(Path, "mkdir", refused)
         found = decompose_many(GRAPHS, cache=cache)
-    assert caplog.messages == [f"{cache}: the spectra are not kept there (Permission denied)."]
+    assert caplog.messages == [f"{cache}: the spectra are not cached (Permission denied)."]
     assert torch.equal(found.eigenvectors, plain.eigenvectors)
 
 

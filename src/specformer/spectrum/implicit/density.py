@@ -15,21 +15,21 @@ from specformer.spectrum.products import check_count
 from specformer.spectrum.solvers.exact import KnownVectors
 from specformer.spectrum.sparse import Operator, RowShard, summed_over
 
-#: Lanczos vectors of as many probes are held at once as make this many numbers: 2 GiB.
+#: How many numbers of Lanczos vectors are held at once: 2 GiB. It limits the probes at a time.
 _HELD = 2**28
-#: A remainder this short ends a probe's recurrence: what follows has no weight.
+#: A remainder shorter than this ends a probe's recurrence; what follows has no weight.
 _EXHAUSTED = 1e-10
-#: Points nearer than this to their neighbour are one: probes with a small share of an eigenvector
-#: find its eigenvalue with an error of this size.
+#: Points closer than this to their neighbour are merged. Probes that hold little of an
+#: eigenvector find its eigenvalue with an error of this size.
 _EQUAL = 1e-6
 #: Points with a smaller share of all weight are rounding errors.
 _WEIGHTLESS = 1e-14
-#: Random signs that are enough, of all probes together.
+#: How many random signs suffice, over all probes.
 _SIGNS = 2**22
 
 
 def default_probes(num_nodes: int) -> int:
-    """Random vectors for a graph of this size: n · probes decides how good an estimate is."""
+    """Number of random vectors for a graph of n nodes; n · probes decides the error."""
     return max(1, min(16, -(-_SIGNS // num_nodes)))
 
 
@@ -51,18 +51,18 @@ def spectral_density(
 
     Every probe z, a vector of random signs, gives by ``steps`` Lanczos steps the Gauss rule of
     :math:`p \mapsto z^\top p(L)\, z`, exact below degree ``2 * steps``. The mean over the probes
-    estimates the trace, with an error that falls like :math:`1/\sqrt{n \cdot \mathrm{probes}}`; its
-    own Gauss rule of ``steps`` points is what comes back (Golub and Welsch, 1969; Ubaru, Chen and
-    Saad, 2017).
+    estimates the trace, with an error that falls like :math:`1/\sqrt{n \cdot \mathrm{probes}}`. The
+    result is the Gauss rule of ``steps`` points of this mean (Golub and Welsch, 1969; Ubaru, Chen
+    and Saad, 2017).
 
-    What is known of the spectrum is taken out of the probes and put back exactly: the eigenvalue 0
-    with one copy for each component that has an edge, 2 with one for each bipartite component, and
-    nodes without edges. With ``probes`` at least n the nodes themselves are the probes. Then the
-    result is not random, and it is exact with as many steps as there are distinct eigenvalues.
+    Known eigenpairs are removed from the probes and added exactly: the eigenvalue 0 with one copy
+    per component that has an edge, 2 with one per bipartite component, and nodes without edges.
+    With ``probes`` at least n the nodes themselves are the probes. Then the result is not random,
+    and it is exact with as many steps as there are distinct eigenvalues.
 
-    ``operator`` is L − I in float64, of several processes the rows of each; ``known`` are the
-    eigenvectors at 0 and at 2, and ``lonely`` marks the nodes without edges. Returns tokens in
-    ascending order, at most ``steps`` and the three known values.
+    ``operator`` is L − I in float64, or the rows of this process; ``known`` are the eigenvectors at
+    0 and at 2, and ``lonely`` marks the nodes without edges. Returns tokens in ascending order, at
+    most ``steps`` and the three known values.
     """
     check_count("probes", probes)
     check_count("steps", steps)
@@ -78,13 +78,13 @@ def spectral_density(
 
 
 class _Rest:
-    """The part of space that no known eigenvector takes up."""
+    """The orthogonal complement of all known eigenvectors."""
 
     def __init__(
         self, known: Iterable[KnownVectors], lonely: np.ndarray, operator: Operator
     ) -> None:
         device, self.total = operator.device, partial(summed_over, operator)
-        #: Which nodes these are.
+        #: The nodes of this process.
         self.rows = operator.parts.rows if isinstance(operator, RowShard) else slice(None)
         self.known = [
             (
@@ -100,14 +100,14 @@ class _Rest:
         self.size = operator.shape[1] - self.lonely_nodes - sum(count for *_, count in self.known)
 
     def project(self, vectors: Tensor) -> Tensor:
-        """The part of ``[rows, n]`` in it."""
+        """Project ``[rows, n]`` onto it."""
         for column, entry, count in self.known:
             shares = vectors.new_zeros(len(vectors), count).index_add_(1, column, vectors * entry)
             vectors = vectors - entry * self.total(shares)[:, column]
         return vectors.masked_fill(self.lonely, 0.0)
 
     def lengths(self, vectors: Tensor) -> Tensor:
-        """Of ``[rows, n]``, ``[rows, 1]``."""
+        """Norms of ``[rows, n]``, as ``[rows, 1]``."""
         norms = vectors.norm(dim=1, keepdim=True)
         return norms if self.rows == slice(None) else self.total(norms.square()).sqrt()
 
@@ -115,7 +115,7 @@ class _Rest:
 def _averaged(
     operator: Operator, rest: _Rest, probes: int, steps: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The points of all probes' Gauss rules, with weights that sum to the rest's dimension."""
+    """The points of all probes' Gauss rules; weights sum to the dimension of the rest."""
     n = operator.shape[1]
     generator = np.random.default_rng(seed)
     values, weights = [], []
@@ -138,9 +138,9 @@ def _averaged(
 def _gauss_rules(
     operator: Operator, rest: _Rest, start: Tensor, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each start vector's own Gauss rule: values and weights ``[rows, steps]``.
+    """The Gauss rule of each start vector: values and weights ``[rows, steps]``.
 
-    A recurrence that is exhausted goes on with zero vectors, which have no weight.
+    An exhausted recurrence continues with zero vectors, which have no weight.
     """
     start = rest.project(start)
     norms = rest.lengths(start)
@@ -152,10 +152,10 @@ def _gauss_rules(
         diagonal[:, step] = rest.total((vector * basis[:, step]).sum(dim=1))
         if step + 1 == steps:
             break
-        # Left alone, rounding would let known eigenvalues grow back and take points for themselves.
+        # Without this, rounding lets known eigenvalues grow back and take up points.
         vector = rest.project(vector)
         before = basis[:, : step + 1]
-        for _ in range(2):  # twice is enough to stay orthogonal to rounding
+        for _ in range(2):  # two passes are orthogonal to rounding
             vector -= torch.bmm(rest.total(torch.bmm(vector[:, None], before.mT)), before)[:, 0]
         length = rest.lengths(vector)
         basis[:, step + 1] = _direction(vector, length)
@@ -168,12 +168,12 @@ def _gauss_rules(
 
 
 def _direction(vectors: Tensor, lengths: Tensor) -> Tensor:
-    """Unit vectors, or zero where nothing but rounding is left."""
+    """Unit vectors, or zero where only rounding is left."""
     return torch.where(lengths > _EXHAUSTED, vectors / lengths.clamp_min(_EXHAUSTED), 0.0)
 
 
 def _merged(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points ascending in [0, 2], equal ones as one, without those that carry no weight."""
+    """Sort points, clip them to [0, 2], merge equal ones, and drop those without weight."""
     keep = weights > _WEIGHTLESS * weights.sum()
     order = np.argsort(values[keep])
     values, weights = values[keep][order].clip(0.0, 2.0), weights[keep][order]

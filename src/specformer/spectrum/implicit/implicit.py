@@ -24,8 +24,8 @@ from specformer.spectrum.solvers.exact import known_vectors
 from specformer.spectrum.sparse import Operator, most_rows, sparse_product, to_torch
 from specformer.spectrum.spectrum import Spectrum
 
-#: A filter's T_k(L − I) x are kept for its gradient up to this many numbers (1 GiB in float32);
-#: beyond that the gradient computes them again, half as many products more in all.
+#: A filter keeps T_k(L − I) x for its gradient up to this many numbers (1 GiB in float32). Beyond
+#: that the gradient computes them again, which takes half as many products more.
 _KEPT = 2**28
 
 
@@ -43,18 +43,18 @@ class DensityReport:
 class ImplicitSpectrum(Filtering):
     r"""The Laplacian as an operator, the density of its eigenvalues, and a degree K.
 
-    A response g is known by its values at K + 1 Chebyshev points and applied as their interpolant,
+    A response g is given by its values at K + 1 Chebyshev points and applied as their interpolant,
 
     .. math::
         g(L)\,x \approx \sum_{k=0}^{K} c_k\, T_k(L - I)\, x, \qquad
         T_{k+1}(M) = 2 M\, T_k(M) - T_{k-1}(M),
 
-    with K sparse products. Among the points are 0 and 2 and, if K is even, 1, where eigenvalues of
-    real graphs crowd: there the interpolant is exact. Every polynomial of degree K or less is, too.
-    A model takes it in place of a :class:`Spectrum`.
+    with K sparse products. The interpolant is exact at the points, which include 0, 2 and, if K is
+    even, 1, where real graphs have many eigenvalues. It is exact everywhere for polynomials of
+    degree at most K. Models accept it in place of a :class:`Spectrum`.
 
-    Shapes: operator L − I ``[n, n]`` in compressed rows, of several processes the rows of each;
-    tokens, the density, ``[p]``.
+    Shapes: operator L − I ``[n, n]`` as CSR, or the rows of this process; tokens, the density,
+    ``[p]``.
 
     Example:
         >>> path = approximate(torch.tensor([[0], [1]]), degree=2)
@@ -66,7 +66,7 @@ class ImplicitSpectrum(Filtering):
     tokens: Tokens
     degree: int
     report: DensityReport | None = None
-    #: Where a response is asked for, ``[K + 1]`` ascending from 0 to 2, with weights of one.
+    #: The points at which a response is given, ``[K + 1]`` ascending from 0 to 2, weights of one.
     points: Tokens = field(init=False)
     _transform: Tensor = field(init=False, repr=False)
 
@@ -84,12 +84,12 @@ class ImplicitSpectrum(Filtering):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes whose signals are filtered here: all, or those of this process."""
+        """Number of nodes whose signals are filtered here: all, or those of this process."""
         return self.operator.shape[0]
 
     @property
     def all_nodes(self) -> int:
-        """Nodes of the graph."""
+        """Number of nodes of the graph."""
         return self.operator.shape[1]
 
     @property
@@ -127,7 +127,7 @@ class ImplicitSpectrum(Filtering):
         return self.to("cpu")
 
     def with_degree(self, degree: int) -> ImplicitSpectrum:
-        """The same graph and density, filters interpolated at ``degree + 1`` points."""
+        """The same graph and density; filters are interpolated at ``degree + 1`` points."""
         return replace(self, degree=degree)
 
     def interpolate(self, response: Tensor, values: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class ImplicitSpectrum(Filtering):
         return torch.as_tensor(matrix).to(response) @ response
 
     def quantiles(self, count: int) -> Tensor:
-        """``count`` of the tokens' values, each as often as its weight says, ascending."""
+        """``count`` quantiles of the density: values of tokens, repeated by weight, ascending."""
         levels = (torch.arange(count, device=self.device, dtype=torch.float64) + 0.5) / count
         shares = self.tokens.weights.double().cumsum(dim=0) / self.tokens.weights.double().sum()
         place = torch.searchsorted(shares, levels).clamp_max(len(shares) - 1)
@@ -161,7 +161,7 @@ class ImplicitSpectrum(Filtering):
         }
 
     def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:
-        """All runs and channels are columns of one sparse product per degree."""
+        """Filter all runs and channels as columns of one sparse product per degree."""
         lead = torch.broadcast_shapes(x.shape[:-2], gains.shape[:-3])
         n, (copies, wide) = self.num_nodes, gains.shape[-2:]
         channels = max(x.shape[-1], wide)
@@ -170,7 +170,7 @@ class ImplicitSpectrum(Filtering):
             -1, self.degree + 1, copies, channels
         )
         columns = x.expand(*lead, n, channels).reshape(-1, n, channels)
-        # Autocast may have shortened them, but sparse products keep their precision.
+        # Autocast may have changed the precision, but sparse products need their own.
         out = cast(
             Tensor,
             _ChebyshevSeries.apply(
@@ -183,7 +183,7 @@ class ImplicitSpectrum(Filtering):
         return parts.reshape(*lead, n, copies, channels)
 
 
-#: Both kinds of spectra that models take.
+#: Both kinds of spectra that models accept.
 AnySpectrum: TypeAlias = Spectrum | ImplicitSpectrum
 
 
@@ -204,17 +204,17 @@ def approximate(
 
     Args:
         source: a graph, as in :func:`specformer.decompose`.
-        num_nodes: number of nodes, if ``source`` does not say it.
+        num_nodes: number of nodes, if ``source`` does not tell it.
         edge_weight: non-negative weights, one per edge of ``source``.
-        degree: K, the sparse products of a filter, see :class:`ImplicitSpectrum`.
-        probes: random vectors behind the density, see
+        degree: K, the number of sparse products of a filter, see :class:`ImplicitSpectrum`.
+        probes: number of random vectors for the density, see
             :func:`specformer.spectrum.implicit.density.spectral_density`. By default 16, and fewer
-            above 262,144 nodes, where 2²² / n tell as much: every node adds to an estimate.
-        steps: of each of them.
+            above 262,144 nodes, where 2²² / n suffice, because every node adds to an estimate.
+        steps: Lanczos steps of each probe.
         isolated: the eigenvalue, 1 or 0, that a node without edges adds.
         device: where to compute, and where the result lives.
-        dtype: of filtered signals; the density is computed in float64.
-        seed: of the density's random vectors.
+        dtype: precision of filtered signals; the density is computed in float64.
+        seed: seed of the density's random vectors.
 
     Example:
         >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -290,7 +290,7 @@ class _ChebyshevSeries(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             of_x = _clenshaw(ctx.matrix, coefficients, gradient)
         if ctx.needs_input_grad[2]:
-            # What was kept has no gradient of its own: one is asked for with create_graph=True.
+            # With create_graph=True the terms need a gradient, which the kept ones do not have.
             kept = None if torch.is_grad_enabled() else ctx.basis
             basis = kept or chebyshev_basis(ctx.matrix, x, len(coefficients))
             of_coefficients = torch.stack(
@@ -300,7 +300,7 @@ class _ChebyshevSeries(torch.autograd.Function):
 
 
 def chebyshev_basis(matrix: Operator, x: Tensor, count: int) -> Iterator[Tensor]:
-    """``T_0(M) x, T_1(M) x, …``, one product each."""
+    """Yield ``T_0(M) x, T_1(M) x, …``, one product each."""
     before, current = x, x
     for k in range(count):
         if k == 1:

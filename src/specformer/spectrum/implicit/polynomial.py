@@ -1,4 +1,4 @@
-r"""Chebyshev terms of a signal, computed once, so that filters work on batches of nodes."""
+r"""Chebyshev terms of a signal, computed once, so that batches of nodes can be filtered."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from specformer.spectrum.sparse import most_rows
 
 logger = logging.getLogger(__name__)
 
-#: Terms may take up this share of the memory that is free.
+#: Terms may take this share of the free memory.
 _SHARE = 0.5
-#: Numbers of a signal that go through the recurrence together and are held before a write.
+#: How many numbers of a signal are processed together and held before they are written.
 _HELD = 2**26
 
 
 @dataclass(frozen=True, eq=False)
 class ChebyshevRows(ImplicitSpectrum):
-    r"""A batch of nodes of one signal: a spectrum that filters only that signal.
+    r"""A spectrum for a batch of nodes; it filters only one signal, whose terms it holds.
 
     .. math::
         (g(L)\,x)_i \approx \sum_{k=0}^{K} c_k\, (T_k(L - I)\, x)_i
@@ -45,12 +45,12 @@ class ChebyshevRows(ImplicitSpectrum):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes in the batch."""
+        """Number of nodes in the batch."""
         assert self.terms is not None
         return self.terms.shape[-3]
 
     def at(self, terms: Tensor) -> ChebyshevRows:
-        """Those of other nodes; no constant is computed again."""
+        """The same for the terms of other nodes; constants are not computed again."""
         rows = copy.copy(self)
         object.__setattr__(rows, "terms", terms)
         object.__setattr__(rows, "x", terms[..., 0, :])
@@ -69,10 +69,11 @@ class ChebyshevRows(ImplicitSpectrum):
 
 
 class ChebyshevTerms:
-    r"""T_k(L − I) x of every node, wherever there is room, handed out in batches of nodes.
+    r"""The terms T_k(L − I) x of every node, given out in batches of nodes.
 
     ``values`` are ``[n, K + 1, channels]``, on the spectrum's device, in the host's memory or in a
-    mapped file. The channels are those of ``runs`` signals, one after another; None for one signal.
+    mapped file. The channels are those of ``runs`` signals, one after the other; None for one
+    signal.
     """
 
     def __init__(
@@ -90,20 +91,20 @@ class ChebyshevTerms:
 
     @property
     def is_resident(self) -> bool:
-        """Whether the terms are where signals are filtered."""
+        """Whether the terms are on the device where signals are filtered."""
         return self.values.device == self.spectrum.device
 
     def rows(self, nodes: Tensor) -> ChebyshevRows:
-        """A batch of nodes, their numbers and all terms on one device."""
+        """A batch of nodes; their numbers and all terms must be on one device."""
         return self._at(self.values.index_select(0, nodes).to(self.spectrum.dtype))
 
     def batches(self, places: Iterable[Tensor]) -> Iterator[ChebyshevRows]:
-        """Each batch of nodes in turn, wherever terms are; good until the next is asked for."""
+        """Yield each batch of nodes, wherever terms are; valid until the next is asked for."""
         for terms in self._stream(places):
             yield self._at(terms)
 
     def _at(self, terms: Tensor) -> ChebyshevRows:
-        """A batch's terms, ``[b, K + 1, channels]``, each run's by themselves."""
+        """Split a batch's terms, ``[b, K + 1, channels]``, by run."""
         if self._runs is None:
             return self._rows.at(terms)
         return self._rows.at(terms.unflatten(-1, (self._runs, -1)).movedim(-2, 0))
@@ -117,17 +118,18 @@ def chebyshev_terms(
     storage: torch.dtype = torch.float32,
     folder: str | Path | None = None,
 ) -> ChebyshevTerms:
-    """The terms of a signal, with K sparse products, kept where they fit.
+    """Compute the terms of a signal with K sparse products and store them where they fit.
 
-    On the spectrum's device if they take at most half of its free memory, else in the host's memory
-    under the same condition, else in a mapped file, which is gone when the process ends.
+    They go to the spectrum's device if they take at most half of its free memory, else to the
+    host's memory under the same condition, else to a mapped file, which is removed when the process
+    ends.
 
     Args:
-        spectrum: of the graph.
-        x: signal, ``[n, channels]``, or one for each run, ``[runs, n, channels]``.
-        batch_size: nodes in a batch at most.
-        storage: precision to keep terms in; they are computed in the spectrum's.
-        folder: where a file may be made.
+        spectrum: spectrum of the graph.
+        x: signal, ``[n, channels]``, or one per run, ``[runs, n, channels]``.
+        batch_size: most nodes in a batch.
+        storage: precision to store terms in; they are computed in the spectrum's precision.
+        folder: where a file may be written.
 
     Example:
         >>> from specformer.spectrum import approximate
@@ -152,7 +154,7 @@ def chebyshev_terms(
 
 
 def _fill(values: Tensor, spectrum: ImplicitSpectrum, x: Tensor) -> None:
-    """Write all terms of some columns, several orders at once: rows lie far apart in a file."""
+    """Write all terms of some columns, several orders at once: rows are far apart in a file."""
     x = x.to(spectrum.device, spectrum.dtype).contiguous()
     together = max(1, _HELD // max(1, x.numel()))
     held: list[Tensor] = []
@@ -169,7 +171,7 @@ def _room(
     device: torch.device,
     folder: str | Path | None,
 ) -> Tensor:
-    """Memory or a file for the terms; refused where there is neither."""
+    """Allocate memory or a file for the terms; refused if neither has space."""
     nodes, orders, channels = shape
     count = math.prod(shape)
     need, host = count * storage.itemsize, torch.device("cpu")
@@ -177,25 +179,25 @@ def _room(
     for place in dict.fromkeys((device, host)):
         share = _SHARE / beside if place == host else _SHARE
         if need <= share * available_bytes(place):
-            logger.info("terms of %s kept on %s", gib(need), place)
+            logger.info("terms of %s are stored on %s", gib(need), place)
             return torch.empty(shape, dtype=storage, device=place)
     told = (
         f"T_k(L) x of {nodes:,} nodes with {channels:,} features takes {gib(need)} at degree "
-        f"{orders - 1}, and {gib(available_bytes(host))} of memory are free"
+        f"{orders - 1}, but {gib(available_bytes(host))} of memory are free"
     )
     if folder is None:
         raise SpectrumError(
-            f"{told}; lower degree, take storage=bfloat16, or give a cache folder for a file."
+            f"{told}; lower degree, use storage=bfloat16, or give a cache folder for a file."
         )
     make_folder(folder)
     disk = shutil.disk_usage(folder).free
     if need > disk:
         raise SpectrumError(
-            f"{told}, {gib(disk)} on the disk of {folder}; lower degree, take storage=bfloat16 or "
-            "a cache folder on a larger disk."
+            f"{told}, and {gib(disk)} on the disk of {folder}; lower degree, use storage=bfloat16, "
+            "or give a cache folder on a larger disk."
         )
-    logger.info("terms of %s kept in a file in %s", gib(need), folder)
+    logger.info("terms of %s are stored in a file in %s", gib(need), folder)
     with tempfile.NamedTemporaryFile(dir=folder, prefix="terms-", suffix=".part") as file:
         reserve(file, need)
-        # The mapping outlives the file's name: it disappears with the process.
+        # The mapping stays valid when the file is unlinked; the file goes when the process ends.
         return torch.from_file(file.name, shared=True, size=count, dtype=storage).view(shape)

@@ -33,23 +33,23 @@ logger = logging.getLogger(__name__)
 
 Matrix = Literal["laplacian", "adjacency-with-loops"]
 MATRICES = get_args(Matrix)
-#: Fields of :class:`ManySpectra` that a file holds.
+#: Fields of :class:`ManySpectra` that are stored in a file.
 TENSORS = ("eigenvalues", "eigenvectors", "sizes")
-#: Most pairs of nodes in a shard and most entries in a batch of matrices: they bound the memory.
+#: Most pairs of nodes in a shard and most entries in a batch of matrices; they limit the memory.
 _SHARD = {"cpu": 2**25, "cuda": 2**27}
 _BATCH = {"cpu": 2**20, "cuda": 2**23}
-#: What is solved in; elsewhere in float32.
+#: Precision of a solve by device; float32 on others.
 _PRECISION = {"cpu": torch.float64}
 
 
 @dataclass(frozen=True)
 class ManyReport:
-    """How long all solves took, and the worst of the checks over all graphs."""
+    """The time of all solves, and the largest errors over all graphs."""
 
     seconds: float
     max_residual: float
     max_orthogonality_error: float
-    #: Hash of the graphs and of which of their matrices was solved, in a cache's file.
+    #: Hash of the graphs and of the choice of matrix, in a file of the cache.
     graphs: str = ""
 
 
@@ -115,13 +115,13 @@ def decompose_many(
 
     Args:
         graphs: of any sizes, also single nodes, graphs without bonds or of several components.
-        matrix: ``"laplacian"``, :math:`L = I - D^{-1/2} A D^{-1/2}`, to whose spectrum a node
-            without bonds adds an eigenvalue 1, or ``"adjacency-with-loops"``,
+        matrix: ``"laplacian"``, :math:`L = I - D^{-1/2} A D^{-1/2}`, where a node without bonds
+            adds an eigenvalue 1, or ``"adjacency-with-loops"``,
             :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`.
         device: where to solve, in float64 on a CPU and in float32 elsewhere, and where the result
             lives.
         cache: folder for results, one file per set, found by the content of the graphs and
-            ``matrix``. The result is then mapped from the file and read as it is needed.
+            ``matrix``. The result is then mapped from the file and read when it is used.
 
     Example:
         >>> pair_and_atom = GraphSet([2, 1], [1, 0], [[0], [1]])
@@ -130,7 +130,7 @@ def decompose_many(
     """
     target = usable_device(device)
     if cache is not None:
-        from specformer.spectrum.cache import fetch_or_solve  # which solves by what is here
+        from specformer.spectrum.cache import fetch_or_solve  # it imports this module
 
         found = fetch_or_solve(Path(cache), graphs, matrix, target)
         moved = {name: getattr(found, name).to(target) for name in TENSORS}
@@ -141,7 +141,7 @@ def decompose_many(
 def solved(
     graphs: GraphSet, matrix: Matrix, device: torch.device, home: torch.device
 ) -> ManySpectra:
-    """Solve on a device, for a bounded number of graphs at a time, and keep all at ``home``."""
+    """Solve on a device, a limited number of graphs at a time; the result is on ``home``."""
     if matrix not in MATRICES:
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
     sizes = graphs.num_nodes
@@ -156,7 +156,7 @@ def solved(
         node += len(shard.eigenvalues)
         pair += len(shard.eigenvectors)
         reports.append(shard.report)
-    # NumPy's maximum keeps a NaN, which Python's would lose.
+    # NumPy's maximum keeps a NaN, Python's may not.
     residual = np.max([report.max_residual for report in reports])
     error = np.max([report.max_orthogonality_error for report in reports])
     seconds = sum(report.seconds for report in reports)
@@ -167,7 +167,7 @@ def solved(
 def _solve_surely(
     graphs: GraphSet, part: range, matrix: Matrix, device: torch.device
 ) -> ManySpectra:
-    """Solve as usual on a device; if the checks fail, again in float64 on the CPU."""
+    """Solve on a device; if the checks fail, solve again in float64 on the CPU."""
     precision = _PRECISION.get(device.type, torch.float32)
     try:
         return _solve_shard(graphs, part, matrix, device, precision)
@@ -202,7 +202,7 @@ def _solve_shard(
         snapped = snap(found.cpu().numpy(), EQUAL[precision], lowest)
         found, basis = torch.as_tensor(snapped).to(device), canonical_signs(basis)
         errors = max_residual(operator, found, basis), max_orthogonality_error(basis)
-        worst = np.maximum(worst, errors)  # which keeps a NaN
+        worst = np.maximum(worst, errors)  # keeps a NaN
         graph = order[low:high]
         _place(values, node_start[graph], found)
         _place(vectors, pair_start[graph], basis.reshape(high - low, n * n))
@@ -214,7 +214,7 @@ def _solve_shard(
 
 
 def _batches(sizes: np.ndarray, entries: int) -> Iterator[tuple[int, int, int]]:
-    """Runs of one size in ascending sizes, each of at most ``entries`` matrix entries."""
+    """Runs of graphs of the same size, each with at most ``entries`` matrix entries."""
     edges = np.flatnonzero(np.diff(sizes, prepend=-1, append=-1))
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         n = int(sizes[low])
@@ -248,7 +248,7 @@ def dense_blocks(
 def eigenpairs(operator: Tensor, precision: torch.dtype) -> tuple[Tensor, Tensor]:
     """Eigenpairs of float64 matrices, solved in ``precision``; vectors rounded to float32.
 
-    What is stored is float32, so that is what the checks afterwards should see.
+    The result is stored in float32, so the checks must see rounded vectors.
     """
     values, vectors = torch.linalg.eigh(operator.to(precision))
     rounded = vectors.float().double()

@@ -1,4 +1,4 @@
-r"""Which solver is asked for eigenpairs, and which one if it gives up."""
+"""Choose a solver, and another one if it gives up."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 Solver = Literal["auto", "dense", "lanczos", "chebyshev", "slepc"]
 #: Modules by name; each has a function ``solve``.
 SOLVERS = {"dense": dense, "lanczos": lanczos, "chebyshev": chebyshev, "slepc": slepc}
-#: ``auto`` goes dense below this many nodes whatever k is: it takes about a second.
+#: Up to this many nodes ``auto`` solves densely for any k: it takes about a second.
 _SMALL = 2_500
-#: ``auto`` goes dense where it fits and more than one pair in this many nodes is wanted. On a GPU
-#: products are cheaper: of 18,660 nodes 6,000 pairs take 2.0 seconds, and a dense solve 4.9.
+#: ``auto`` solves densely if there is memory and more than one pair per this many nodes is wanted.
+#: On a GPU products are cheaper: 6,000 pairs of 18,660 nodes take 2.0 seconds, a dense solve 4.9.
 _MANY = {"cpu": 4, "cuda": 3}
-#: A solve that needs more memory than this is announced: all pairs of 12,000 nodes on a CPU.
+#: A solve that needs more memory than this gives a warning: all pairs of 12,000 nodes on a CPU.
 _MUCH = 4 * 2**30
 
 
 def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
-    """The solver that succeeded, the reason it was chosen, and what it found."""
+    """Solve; returns the solver that succeeded, why it was chosen, eigenvalues and eigenvectors."""
     asked = wanted = problem.num_pairs
     if solver in ("auto", "lanczos", "chebyshev"):
         least = least_pairs(problem.laplacian, max(problem.lowest, problem.highest))
@@ -38,13 +38,13 @@ def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]
     comes_along = wanted > asked and wanted >= problem.num_nodes // 2
     if comes_along and (refused := _dense_refusal(problem)):
         raise SpectrumError(
-            f"with {asked:,} eigenpairs all copies of the eigenvalue 1 come along, {wanted:,} "
-            f"pairs at least, and {refused}; up to k={problem.num_nodes - wanted} come without."
+            f"{asked:,} eigenpairs include all copies of the eigenvalue 1, {wanted:,} pairs at "
+            f"least, and {refused}; ask for at most k={problem.num_nodes - wanted} to avoid them."
         )
     name, reason = choose(solver, problem, wanted)
     _announce(name, reason, problem)
     if problem.start is not None and name != "chebyshev":
-        logger.warning("solver %s begins anew: only chebyshev uses the earlier spectrum", name)
+        logger.warning("solver %s ignores the earlier spectrum: only chebyshev uses it", name)
     while True:
         try:
             found = SOLVERS[name].solve(problem)
@@ -64,16 +64,16 @@ def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]
 
 
 def least_pairs(laplacian: sp.csr_array, count: int) -> int:
-    """How many pairs come along at least, if ``count`` are asked for at one end: 0 if unknown.
+    """A lower bound of the pairs that ``count`` pairs at one end include; 0 if unknown.
 
     On nodes without edges among themselves I − L is zero. By Cauchy's interlacing, with c other
-    nodes, at most c eigenvalues lie on either side of 1. More than c pairs then include all its
-    copies, so that at least n − c come along. Of a star with its many leaves c is 1.
+    nodes, at most c eigenvalues lie on either side of 1. So more than c pairs include all copies of
+    1, at least n − c pairs. For a star with its many leaves c is 1.
     """
     edges = sp.coo_array(sp.eye_array(laplacian.shape[0]) - laplacian)
     edges.eliminate_zeros()
     num_nodes, (rows, columns) = laplacian.shape[0], edges.coords
-    # Nodes before all of their neighbours, by degree, have no edges among themselves.
+    # Nodes that come before all their neighbours, by degree, have no edges among themselves.
     order = np.empty(num_nodes, dtype=np.int64)
     order[np.argsort(np.bincount(rows, minlength=num_nodes), kind="stable")] = np.arange(num_nodes)
     others = len(np.unique(rows[order[columns] <= order[rows]]))

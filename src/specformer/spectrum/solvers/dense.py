@@ -15,7 +15,7 @@ from specformer.spectrum.eigenpairs import refined
 from specformer.spectrum.solvers.problem import Problem
 from specformer.spectrum.sparse import to_torch
 
-#: LAPACK's 32-bit workspace sizes overflow in ``torch.linalg.eigh`` on the CPU above this.
+#: Above this many nodes, 32-bit workspace sizes of LAPACK overflow in ``torch.linalg.eigh``.
 CPU_LIMIT = 32_700
 #: Matrices in memory at the peak of a solve: the Laplacian, its eigenvectors and LAPACK's workspace
 #: of two. A GPU needs two more in either precision.
@@ -47,14 +47,14 @@ def solve(problem: Problem) -> tuple[np.ndarray, torch.Tensor]:
     """All eigenvalues ``[n]`` ascending in float64 and eigenvectors ``[n, n]`` on the device.
 
     Mirrors split the problem, see :func:`symmetric_bases`. In float32 a GPU takes little more than
-    half as long; eigenvalues are then refined in float64.
+    half the time; eigenvalues are then refined in float64.
     """
     laplacian, device, dtype = problem.laplacian, problem.device, problem.dense_dtype
     reason = refusal(problem.num_nodes, device, dtype)
     if reason:
         raise SpectrumError(f"{reason}; ask for fewer eigenpairs, k=…, with solver='chebyshev'.")
     if not problem.mirrors:
-        # Made dense on the device, which is faster and needs no memory on the host.
+        # Made dense on the device: faster, and needs no memory on the host.
         values, vectors = torch.linalg.eigh(to_torch(laplacian, device, dtype).to_dense())
         if dtype != torch.float64:
             values, vectors = refined(laplacian, vectors)
@@ -80,7 +80,7 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
     n = laplacian.shape[0]
     if not mirrors:
         return [sp.csr_array(sp.eye_array(n, format="csr"))]
-    elements = [np.arange(n)]  # every product of mirrors, in the order of `product` below
+    elements = [np.arange(n)]  # all products of mirrors, in the order of `product` below
     for number, mirror in enumerate(mirrors):
         _check(laplacian, mirror)
         if any(not np.array_equal(mirror[other], other[mirror]) for other in mirrors[:number]):

@@ -1,7 +1,7 @@
-r"""Eigenvectors of a normalised Laplacian that are known before any solve.
+r"""Eigenvectors of a normalised Laplacian that are known without a solve.
 
 Each connected component with an edge has :math:`D^{1/2} 1_c` at λ = 0, and, if it is bipartite with
-sides told apart by s = ±1, :math:`D^{1/2} s_c` at λ = 2. Nothing else lies at 0 or 2.
+sides marked by s = ±1, :math:`D^{1/2} s_c` at λ = 2. Nothing else lies at 0 or 2.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KnownVectors:
     column: np.ndarray
     entry: np.ndarray
     count: int
-    #: Whether these are all there are at this end of the spectrum.
+    #: Whether these are all eigenvectors at this end of the spectrum.
     complete: bool
 
     def write(self, basis: Tensor) -> None:
@@ -47,7 +47,7 @@ def known_vectors(
 ) -> KnownVectors:
     """Exact eigenvectors of the normalised adjacency I − L at 1 (sign 1) or at −1 (sign −1).
 
-    Without ``degrees`` neighbours are counted, which is right for a graph without weights.
+    Without ``degrees``, neighbours are counted, which is right for a graph without weights.
     """
     graph = sp.csr_array(adjacency, copy=True)
     graph.eliminate_zeros()
@@ -83,16 +83,16 @@ def exact_vectors(
     *,
     signed: bool = False,
 ) -> KnownVectors:
-    """Vectors of one component each, normed; those that are not exact are left out.
+    """Unit vectors, one per component, without those that are not exact eigenvectors.
 
     Args:
-        column: component of each node, from 0 to ``count``; −1 for none.
-        count: components.
-        entry: of each node, up to a factor for each component.
-        product: with the normalised adjacency.
+        column: component of each node, from 0 to ``count`` − 1; −1 for none.
+        count: number of components.
+        entry: entry of each node, up to a factor per component.
+        product: product with the normalised adjacency.
         sign: the eigenvalue.
-        total: sums over components as those over all processes, of which each has some nodes.
-        signed: whether weights are negative: more may lie at this end then.
+        total: extends sums over components to all processes, each of which has some nodes.
+        signed: whether some weights are negative; then there may be further eigenvectors.
     """
     eligible, place = column >= 0, np.maximum(column, 0)
     entry, least = entry * eligible, max(1, count)
@@ -112,10 +112,10 @@ def exact_vectors(
 
 
 def _sides(graph: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """Which side ±1 each node is on, and whether its component has sides at all.
+    """The side ±1 of each node, and whether its component is bipartite.
 
     In the double cover, where each edge joins a node to the other copy of its neighbour, a
-    component falls into two exactly if it is bipartite.
+    component splits in two exactly if it is bipartite.
     """
     n = graph.shape[0]
     _, cover = connected_components(sp.block_array([[None, graph], [graph, None]]), directed=False)

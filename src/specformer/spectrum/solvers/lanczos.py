@@ -1,8 +1,8 @@
 r"""A few eigenpairs at either end, by SciPy's ARPACK on the normalised adjacency.
 
 The smallest eigenvalues of L are the largest of :math:`I - L`, which is the fastest way to ask
-ARPACK for them. Krylov methods can miss copies of a repeated eigenvalue, so each answer is
-deflated and asked again until nothing better than the cut remains.
+ARPACK for them. Krylov methods can miss copies of a repeated eigenvalue, so what was found is
+deflated and the rest searched again, until nothing beyond the cut remains.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ logger = logging.getLogger(__name__)
 
 #: ARPACK's relative accuracy of the eigenvalues; repeated ones must agree to EQUAL_TOLERANCE.
 _ACCURACY = 1e-11
-#: How many further eigenvalues are asked for beyond those wanted, to see where a group ends.
+#: How many eigenvalues are asked for beyond those wanted, to see where a group ends.
 _GUARD = 8
-#: Restarts of ARPACK. What takes more is better asked of another solver.
+#: Restarts of ARPACK. If it takes more, another solver is faster.
 _RESTARTS = 1000
-#: A group at the cut may bring so many times what was asked for, and so many pairs in any case.
-#: Every round finds few copies and is slower than the one before.
+#: With the group at the cut, at most this many times the pairs asked for are found, or this many
+#: pairs if that is more. Every round finds few copies and is slower than the one before.
 _TIMES, _PAIRS = 4, 128
 
 
 def required_bytes(problem: Problem) -> int:
-    """Peak memory: of one end ARPACK's basis, twice as wide as what it finds, and that twice.
+    """Peak memory: ARPACK's basis for one end, twice as wide as its result, and this twice.
 
-    Of the other end what was found before, and two copies of the matrix.
+    Then the result for the other end, and two copies of the matrix.
     """
     few, many = sorted(
         count + _GUARD if count else 0 for count in (problem.lowest, problem.highest)
@@ -114,7 +114,7 @@ def _arpack(
     def product(vector: np.ndarray) -> np.ndarray:
         vector = vector.ravel()
         out = matrix @ vector
-        # Found directions are moved to the far end, -3, below every eigenvalue in [-1, 1].
+        # Directions found before are moved to -3, below every eigenvalue in [-1, 1].
         coefficients = found.T @ vector
         out -= found @ (found.T @ out + 3.0 * coefficients)
         return np.asarray(out)

@@ -1,8 +1,8 @@
 r"""Eigenpairs at either end by SLEPc over MPI, on the cores of one machine or of many.
 
-The solve is a program of its own (:mod:`.slepc_program`), fed by files and started by ``mpirun``.
-Our process needs no MPI, and the program needs neither torch nor this package. It may run under
-another Python, such as the system's, which has Debian's petsc4py and slepc4py.
+The solve is a separate program (:mod:`.slepc_program`), which reads files and is started by
+``mpirun``. Our process needs no MPI, and the program needs neither torch nor this package. It may
+run under another Python, such as the system's with Debian's petsc4py and slepc4py.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _PROBE = "import slepc4py, petsc4py, numpy"
 _MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
 _SECONDS_TO_END = 5.0
-#: Number of mpirun's own lines that are kept: its reason for stopping comes first.
+#: How many of mpirun's own lines are kept; its reason for stopping comes first.
 _LINES = 50
 
 
@@ -63,7 +63,7 @@ def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
 
 @dataclass(frozen=True)
 class Written:
-    """What the ranks found and wrote: eigenvalues, shards for the index, errors of all pairs."""
+    """The result of the ranks: eigenvalues, shards for the index, largest errors."""
 
     values: np.ndarray
     shards: list[dict[str, Any]]
@@ -72,7 +72,7 @@ class Written:
 
 
 def solve_into(out: Mapping[str, object], problem: Problem) -> Written:
-    """As :func:`solve`, but every rank writes its own rows into a folder, and nothing is gathered.
+    """As :func:`solve`, but every rank writes its rows into a folder and nothing is gathered.
 
     ``out``: the ``folder``, which all machines must share, the ``format`` and the bytes of a
     ``shard``, the ``dtype`` of its numbers and the ``tie`` of equally large entries.
@@ -103,7 +103,7 @@ def _answered(problem: Problem, out: Mapping[str, object] | None = None) -> Iter
 def write_problem(
     folder: Path, problem: Problem, ranks: int, out: Mapping[str, object] | None = None
 ) -> None:
-    """Write what the ranks will read: the matrix, null spaces known beforehand, the question."""
+    """Write what the ranks will read: the matrix, known null spaces, and the question."""
     n, laplacian = problem.num_nodes, problem.laplacian
     if problem.num_pairs >= n // 2:
         raise SpectrumError(
@@ -144,7 +144,7 @@ def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _told(folder: Path) -> dict[str, Any]:
-    """What the first rank says of the answer, if there is one."""
+    """Read the first rank's report; raise an error if the ranks refused the problem."""
     answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
     if answer["refused"]:
         raise SpectrumError(
@@ -154,7 +154,7 @@ def _told(folder: Path) -> dict[str, Any]:
 
 
 def _default_ranks(num_nodes: int) -> int:
-    """As many as the scheduler grants or we have cores, unless the graph is small."""
+    """As many ranks as the scheduler grants, or one per core; fewer for a small graph."""
     granted = os.environ.get("SLURM_NTASKS", "")
     if granted.isdecimal():
         cores = int(granted)
@@ -167,7 +167,7 @@ def _default_ranks(num_nodes: int) -> int:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that has slepc4py, and the variables it needs to find it."""
+    """A Python that has slepc4py, and the environment variables it needs."""
 
     path: str
     variables: dict[str, str]
@@ -195,7 +195,7 @@ def launch(
 
 
 class _Output:
-    """Output of the ranks, which is marked, and of mpirun, which is not."""
+    """Sorts lines of output: those of the ranks have a mark, those of mpirun do not."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress
@@ -246,7 +246,7 @@ def find_python() -> Interpreter:
 
 
 def _debian_folders() -> dict[str, str]:
-    """Debian's PETSC_DIR and SLEPC_DIR, as far as there are any and the user has set none."""
+    """Debian's PETSC_DIR and SLEPC_DIR, if they exist and the user has not set them."""
     found = {name: sorted(Path("/usr/lib").glob(pattern)) for name, pattern in _DEBIAN.items()}
     return {
         name: str(folders[-1])
@@ -274,7 +274,7 @@ def _environment(python: str) -> dict[str, str]:
 
 
 def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[str, str]]:
-    """What to start, and in which environment."""
+    """The command to start, and its environment."""
     if ranks < 1:
         raise SpectrumError(f"ranks={ranks}: at least one MPI process is needed.")
     if hostfile is not None and not Path(hostfile).is_file():
@@ -288,7 +288,7 @@ def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[s
             "or name its mpirun in SPECFORMER_MPIRUN."
         )
     python = find_python()
-    # Variables are arguments of env: every MPI has its own way to pass them to other machines.
+    # Variables are passed through `env`, because each MPI has its own way to pass them on.
     variables = {"OMP_NUM_THREADS": "1", **python.variables}
     for name in ("PETSC_DIR", "SLEPC_DIR", "PETSC_OPTIONS"):
         if name in os.environ:
@@ -302,29 +302,29 @@ def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[s
 
 
 def _mpi_settings(*, local: bool) -> dict[str, str]:
-    """Settings of Open MPI, which others ignore."""
+    """Settings of Open MPI; other MPIs ignore them."""
     settings = {"OMPI_MCA_mpi_yield_when_idle": "1"}  # a waiting rank frees its core
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # as in most containers
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if local:
-        # Two solves at a time would be bound to the same cores, and there may be more ranks than
-        # cores, of which Open MPI counts only the physical ones.
+        # Without binding, two solves at a time do not share the same cores. There may be more ranks
+        # than cores, because Open MPI counts only physical ones.
         return settings | {
             "OMPI_MCA_hwloc_base_binding_policy": "none",
             "OMPI_MCA_rmaps_base_oversubscribe": "1",
             "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         }
-    # TMPDIR is shared between machines then; MPI's own temporary files must not be.
+    # Then TMPDIR is shared between machines; MPI's own temporary files must not be.
     return settings | dict.fromkeys(_MPI_TMPDIR, "/tmp")
 
 
 @contextmanager
 def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that is gone when the block is left, however it is left."""
+    """Start a process and end it when the block is left, also by an error."""
     process = subprocess.Popen(
         command,
         env=environment,
-        stdin=subprocess.PIPE,  # never written to: its end tells the ranks that we have died
+        stdin=subprocess.PIPE,  # never written to; its end tells the ranks that we died
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

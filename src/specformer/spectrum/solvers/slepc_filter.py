@@ -1,11 +1,11 @@
-r"""A Chebyshev filter that makes one end of the spectrum stand out: a part of the MPI program.
+r"""Part of the MPI program: a Chebyshev filter that amplifies one end of the spectrum.
 
 With t = λ at the low end and 2 − λ at the high one, :math:`p(t) = T_d((2 + c - 2t) / (2 - c))`
-stays within ±1 for t in [c, 2] and grows fast towards t = 0. A Krylov space of p has the same
-eigenvectors, but needs far fewer vectors to find those below the edge c, and what a step costs is
-to be made orthogonal to all vectors, not its product with a sparse matrix.
+stays within ±1 for t in [c, 2] and grows fast towards t = 0. A Krylov space of p needs far fewer
+vectors to find the eigenvectors below the edge c. That saves time because most of a step is making
+its vector orthogonal to all others, not the product with a sparse matrix.
 
-As :mod:`.slepc_program` it needs numpy and petsc4py only.
+Like :mod:`.slepc_program` it needs numpy and petsc4py only.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-#: p(0). Rounding of this many units hides pairs near the edge, where p is near 1.
+#: p(0). Rounding errors of this size hide pairs near the edge, where p is near 1.
 _LIFT = 1e3
-#: A pair whose p is below this is not told apart from those beyond the edge.
+#: Pairs with p below this may be beyond the edge.
 _LEAST = 1.5
 #: Random vectors that the edge is estimated from, and Lanczos steps of each.
 _PROBES, _STEPS = 4, 100
-#: How many times the pairs wanted are below the edge, by the estimate.
+#: By estimate, this many times the wanted pairs are below the edge.
 _ROOM = 1.5
-#: The lowest degree of a filter, and a length that is nothing but rounding.
+#: The lowest degree of a filter, and a norm that is only rounding.
 _DEGREE, _NOTHING = 3, 1e-10
 
 
@@ -81,7 +81,7 @@ def filter_for(
 
     edge = max(_edge(laplacian, _ROOM * count, sign, project, generator), 1e-6)
     degree = int(np.arccosh(_LIFT) / np.arccosh((2.0 + edge) / (2.0 - edge))) if edge < 1 else 0
-    # The first rank's: all must agree, whatever machines they are on.
+    # All ranks use the first rank's values, because they must agree on any machine.
     own = np.array([edge, degree]) if laplacian.comm.rank == 0 else np.empty(0)
     vector = PETSc.Vec().createWithArray(own, comm=laplacian.comm)
     scatter, every = PETSc.Scatter.toAll(vector)
@@ -97,7 +97,7 @@ def _edge(
     project: Callable[[Any], None],
     generator: np.random.Generator,
 ) -> float:
-    """Roughly, the t that ``count`` eigenvalues are below: by quadrature of the density.
+    """A rough estimate of the t below which ``count`` eigenvalues lie.
 
     Lanczos from a random vector gives Ritz values with weights that sum to 1; times n they count
     eigenvalues.

@@ -5,8 +5,8 @@ holds a problem and receives its answer. Every rank reads and writes its own row
 input ends, the process that waits for the answer has died: the ranks stop and remove the folders.
 
 A Krylov method started from one vector can miss copies of a repeated eigenvalue. So what was found
-is deflated and the rest searched again, until nothing at or before the cut is left. In a large
-graph the method works on a polynomial of the Laplacian (:mod:`.slepc_filter`).
+is deflated and the rest searched again, until nothing at or before the cut is left. For a large
+graph the method uses a polynomial of the Laplacian (:mod:`.slepc_filter`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-#: What lines meant for :mod:`.slepc` begin with; the others are MPI's.
+#: Prefix of lines for :mod:`.slepc`; other lines come from MPI.
 MARK = "specformer:"
 #: Residual norm of every pair returned; copies of one eigenvalue agree to twice as many digits.
 ACCURACY = 1e-11
-#: Residual norm at which the best pair left over is near enough to tell whether it is beyond the
-#: cut. Within ten times as much of the cut it is computed in full.
+#: Residual norm that suffices to tell whether the best remaining pair is beyond the cut. If it is
+#: within ten times as much of the cut, it is computed in full.
 _GLANCE = 1e-6
 #: How many eigenvalues are asked for beyond those wanted, to see where a group ends.
 _GUARD = 8
@@ -35,7 +35,7 @@ _GUARD = 8
 _BASIS, _GROWTH = 40, 500
 #: A graph with fewer nodes is not filtered.
 _FILTERED = 2_000
-#: Restarts without a new pair after which a filter whose pairs are all found is given up.
+#: After this many restarts without a new pair, a filter is given up if its pairs are all found.
 _STALLED = 3
 
 
@@ -65,7 +65,7 @@ def main(folders: list[str]) -> None:
 
 
 def end_with_parent(folders: list[str]) -> None:
-    """Wait for the end of standard input, which says that our parent died; remove all folders."""
+    """Wait for the end of standard input, which means that our parent died; remove folders."""
     while os.read(0, 1):
         pass
     for folder in folders:
@@ -74,7 +74,7 @@ def end_with_parent(folders: list[str]) -> None:
 
 
 def say(kind: str, text: object) -> None:
-    """Write one line that our side understands, in one piece so that ranks do not mix."""
+    """Write one line for :mod:`.slepc`, in one call so that lines of ranks do not mix."""
     sys.stderr.flush()
     os.write(2, f"{MARK} {kind} {text}\n".encode())
 
@@ -118,7 +118,7 @@ def answer(folder: Path) -> None:
 
 
 def read_laplacian(folder: Path, problem: dict[str, Any]) -> Any:
-    """The matrix in blocks of rows; a rank reads the pages of the files that hold its own."""
+    """The matrix in blocks of rows; a rank reads only the pages that hold its rows."""
     from petsc4py import PETSc
 
     n, comm = problem["num_nodes"], PETSc.COMM_WORLD
@@ -181,8 +181,8 @@ class End:
         self.generator = np.random.default_rng([0, laplacian.comm.rank])
         self.moved: Moved | None = None
         self.operator = self._operator() if self.num_known else laplacian
-        self.filter: Any = None  #: what makes this end stand out, while it is of use
-        #: What was found: values counted from this end, λ or 2 − λ, and vectors.
+        self.filter: Any = None  #: amplifies this end, as long as that is useful
+        #: Found so far: values measured from this end, λ or 2 − λ, and vectors.
         self.values: list[float] = []
         self.vectors: list[Any] = []
 
@@ -226,12 +226,12 @@ class End:
             found = len(self.values)
             self._ask(extra, edge)
             if np.searchsorted(self.values, edge, side="right") == found:
-                return  # near the cut but beyond it
-            # One vector meets one copy; a larger basis starts anew from further ones.
+                return  # close to the cut but beyond it
+            # One vector finds one copy; a larger basis restarts from others.
             extra = min(2 * extra, _GROWTH)
 
     def _keep(self, edge: float) -> None:
-        """Forget pairs beyond the edge, so that deflation costs no more than it must."""
+        """Drop pairs beyond the edge, so that deflation costs less."""
         count = int(np.searchsorted(self.values, edge, side="right"))
         if 2 * (self.num_known + count) > self.num_nodes:
             raise RefusedError(
@@ -243,7 +243,7 @@ class End:
         del self.values[count:], self.vectors[count:]
 
     def _filtered(self, wanted: int) -> Any:
-        """The operator that makes so many pairs stand out, if one would."""
+        """A filter for this many pairs, or None if it would not help."""
         from slepc_filter import filter_for  # type: ignore[import-not-found]
 
         project = self.moved.project if self.moved else lambda _: None
@@ -271,7 +271,7 @@ class End:
             [part[place] for place in order] for part in (self.values, self.vectors)
         )
         if self.filter and extra > 0 and not beyond:
-            self.filter = None  # too few pairs are within: the others are found without
+            self.filter = None  # too few pairs are within its edge: find the others without it
             self._ask(extra, edge)
 
     def _best_left(self) -> float:
@@ -293,8 +293,8 @@ class End:
     def _krylov(self, count: int, accuracy: float, edge: float = np.inf) -> tuple[Any, list[float]]:
         """Krylov–Schur for ``count`` pairs at this end, orthogonal to those found; it is run.
 
-        It stops sooner once a pair beyond the edge has converged, which is in the list returned:
-        they come from the end inwards. With a filter there may be fewer pairs.
+        It stops early when a pair beyond the edge has converged, because pairs converge from the
+        end inwards; the returned list then holds its value. A filter may find fewer pairs.
         """
         from slepc4py import SLEPc
 
@@ -308,13 +308,13 @@ class End:
         solver.setWhichEigenpairs(which.SMALLEST_REAL if lowest else which.LARGEST_REAL)
         # Relative to p, a residual of the filter is at most a quarter of the Laplacian's.
         solver.setConvergenceTest(test.REL if self.filter else test.ABS)
-        # Where much is deflated at every step, fewer steps are worth a larger basis.
+        # If every step deflates many vectors, a larger basis with fewer steps is faster.
         basis = min(max(2 * count + 1, _BASIS, len(self.values) // 4), count + _GROWTH, room)
         solver.setDimensions(count, basis, min(basis, _GROWTH))
         tolerance = accuracy / 4 if self.filter else accuracy
         solver.setTolerances(tolerance, max(1000, 20 * self.num_nodes // basis))
-        # Small problems are solved by one rank and sent round: all take the same decisions,
-        # whatever machines they are on.
+        # One rank solves the small problems and sends the result, so that all ranks decide alike
+        # on any machine.
         solver.getDS().setParallel(SLEPc.DS.ParallelType.SYNCHRONIZED)
         solver.setInitialSpace(self._start())
         if self.vectors:
@@ -330,11 +330,11 @@ class End:
         return solver, beyond
 
     def _watch(self, solver: Any, edge: float) -> list[float]:
-        """Tell the progress; returns a list that will hold a value beyond the edge, if one came."""
+        """Report progress; the list returned will get a value beyond the edge, if one converges."""
         from slepc4py import SLEPc
 
         found, beyond, reasons = self.num_known + len(self.values), [], SLEPc.EPS.ConvergedReason
-        stalled = [0, 0]  # pairs, and restarts that found no other, nor a Ritz value within
+        stalled = [0, 0]  # pairs, and restarts without another pair or a Ritz value within
 
         def monitor(_: Any, __: int, done: int, values: Any, *___: Any) -> None:
             if self.laplacian.comm.rank == 0:
@@ -385,7 +385,7 @@ class End:
 
 
 def run() -> None:
-    """Let an error of one rank end them all, as one line instead of a traceback."""
+    """Let an error of one rank end all ranks, with one line instead of a traceback."""
     try:
         main(sys.argv[1:])
     except BaseException as error:

@@ -1,6 +1,6 @@
-r"""Eigenvectors that SLEPc's ranks check together and write by rows: a part of the MPI program.
+r"""Part of the MPI program: ranks check eigenvectors together and write their own rows.
 
-As :mod:`.slepc_program` it needs numpy and petsc4py only.
+Like :mod:`.slepc_program` it needs numpy and petsc4py only.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-#: Columns whose products with all others are summed over the ranks at once.
+#: How many columns are processed at once.
 _COLUMNS = 40
 
 
 def checked(
     out: dict[str, Any], laplacian: Any, values: np.ndarray, rows: np.ndarray, low: int
 ) -> dict[str, float]:
-    """Round this rank's rows, in place, with signs as everywhere; measure what all ranks found.
+    """Round this rank's rows and fix signs, in place; return the largest errors over all ranks.
 
     Both ends, ``low`` pairs and the others, are made orthogonal to each other first.
     """
@@ -29,7 +29,7 @@ def checked(
     comm, (first, _) = laplacian.comm, laplacian.getOwnershipRange()
 
     def gathered(array: np.ndarray) -> np.ndarray:
-        """Every rank's array, one after another."""
+        """The arrays of all ranks, one after the other."""
         own = PETSc.Vec().createWithArray(array.astype(np.float64).ravel(), comm=comm)
         scatter, every = PETSc.Scatter.toAll(own)
         scatter.scatter(own, every, addv=False, mode=PETSc.ScatterMode.FORWARD)
@@ -39,7 +39,7 @@ def checked(
     if below.shape[1] and above.shape[1]:
         above -= below @ gathered(below.T @ above).sum(axis=0)
         above /= np.sqrt(gathered((above**2).sum(axis=0)).sum(axis=0))
-    for start in range(0, len(values), _COLUMNS):  # few at a time, as each step makes copies
+    for start in range(0, len(values), _COLUMNS):  # few at a time, because each step makes copies
         part = rows[:, start : start + _COLUMNS]
         part[:] = part.astype(out["dtype"])
         size, own = np.abs(part), np.arange(part.shape[1])
@@ -64,7 +64,7 @@ def checked(
 def write_shards(
     out: dict[str, Any], rows: np.ndarray, first: int, rank: int
 ) -> list[dict[str, Any]]:
-    """Write this rank's rows as safetensors files; returns what the index says of them."""
+    """Write this rank's rows as safetensors files; returns their entries of the index."""
     kept = []
     height = max(1, out["shard"] // max(1, rows.shape[1] * np.dtype(out["dtype"]).itemsize))
     for number, start in enumerate(range(0, len(rows), height)):

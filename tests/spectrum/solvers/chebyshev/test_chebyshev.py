@@ -268,7 +268,7 @@ def test_a_stall_is_met_with_a_change(
     laplacian, exact = crowded(1200, (0.84, 0.76, 0.6))
     with caplog.at_level("INFO", logger="specformer"):
         values, vectors = solve(laplacian, 200, 0, dtype=torch.float32)
-    assert "pairs stay behind: rotating all pairs anew" in caplog.text
+    assert "pairs do not converge: rotating all pairs again" in caplog.text
     np.testing.assert_allclose(values, exact[: len(values)], atol=1e-7)
     assert max_orthogonality_error(vectors) < 1e-6
 

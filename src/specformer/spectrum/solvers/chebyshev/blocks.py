@@ -1,4 +1,4 @@
-r"""Blocks of vectors: how wide, whether there is room, random and orthonormal columns."""
+r"""Blocks of vectors: their width and memory, random and orthonormal columns."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import gram, slabs
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
 
-#: Columns handled at once where the product is used for sums only, or thrown away.
-WIDE = 1024
-
-
 logger = logging.getLogger(__name__)
 
+#: How many columns are multiplied at once if only sums of the product are used.
+WIDE = 1024
 #: By precision of the block: the largest accepted entry of |XᵀX − I|.
 ORTHONORMAL = {torch.float32: 1e-6, torch.float64: 1e-13}
 _PASSES = 6
 
 
 def block_width(count: int) -> int:
-    """Columns for ``count`` pairs: some beyond the cut make the last of them converge sooner."""
+    """Number of columns for ``count`` pairs; extra columns make the last pairs converge sooner."""
     return count + max(16, min(count // 4, 50 + count // 12))
 
 
 def empty_block(operator: Operator, width: int) -> Tensor:
-    """A block ``[n, width]`` to be filled, if there is memory for one this wide."""
+    """Allocate a block ``[n, width]``; refused if there is not enough memory."""
     num_nodes, dtype, device = operator.shape[0], operator.dtype, operator.device
     need = num_nodes * width * dtype.itemsize
     free = devices.available_bytes(device)
@@ -45,29 +43,29 @@ def empty_block(operator: Operator, width: int) -> Tensor:
 
 
 def fill_randomly(block: Tensor, generator: torch.Generator) -> None:
-    """Random numbers for all columns, of unit norm in expectation."""
+    """Fill all columns with random numbers, of unit norm on average."""
     for part in block.split(WIDE, dim=1):
         drawn = torch.randn(part.shape, generator=generator, dtype=part.dtype, device=part.device)
         part.copy_(drawn / math.sqrt(part.shape[0]))
 
 
 def rotate(block: Tensor, matrix: Tensor) -> None:
-    """``block @ matrix`` in place, ``[n, m]`` by ``[m, m]`` in float64."""
+    """Compute ``block @ matrix`` in place, ``[n, m]`` by ``[m, m]`` in float64."""
     for rows in slabs(block.shape[0], 2 * block.shape[1]):
         block[rows] = (block[rows].double() @ matrix).to(block.dtype)
 
 
 def permute_columns(block: Tensor, order: np.ndarray) -> None:
-    """Columns in another order, in place."""
+    """Reorder columns in place."""
     places = torch.as_tensor(order, device=block.device)
     for rows in slabs(*block.shape):
         block[rows] = block[rows][:, places]
 
 
 def project_out(block: Tensor, found: Tensor, passes: int = 2) -> None:
-    r"""Take out of a block what lies along orthonormal columns, :math:`X - Q Q^\top X`, in place.
+    r"""Project orthonormal columns out of a block, :math:`X - Q Q^\top X`, in place.
 
-    One pass leaves what cancellation lost; a second takes that too.
+    The second pass removes the rounding errors of the first.
     """
     if found.shape[1] == 0:
         return
@@ -81,8 +79,8 @@ def project_out(block: Tensor, found: Tensor, passes: int = 2) -> None:
 def orthonormalise(block: Tensor, found: Tensor, generator: torch.Generator) -> Tensor:
     r"""Make columns orthonormal, and orthogonal to ``found``, in place; returns their Gram matrix.
 
-    Cholesky QR with columns scaled first. Where the factorisation breaks down the Gram matrix is
-    shifted and the pass repeated (Fukaya et al., 2020); the last resort is Householder QR.
+    Uses Cholesky QR of scaled columns. If the factorisation breaks down, the Gram matrix is shifted
+    and the pass repeated (Fukaya et al., 2020); the last resort is Householder QR.
     """
     limit = ORTHONORMAL[block.dtype]
     identity = torch.eye(block.shape[1], dtype=torch.float64, device=block.device)
@@ -93,16 +91,16 @@ def orthonormalise(block: Tensor, found: Tensor, generator: torch.Generator) -> 
             logger.debug("orthogonalisation: %d columns in %d passes", block.shape[1], passes)
             return products
         _cholesky_pass(block, products, generator)
-        # R⁻¹ lifts what was left along ``found``; the next, milder pass does so no more.
+        # R⁻¹ amplifies what was left along ``found``; the next, milder pass does not.
         project_out(block, found, passes=1)
-    logger.info("orthogonalisation: %d Cholesky passes were not enough, QR follows", _PASSES)
+    logger.info("orthogonalisation: %d Cholesky passes were not enough, using QR", _PASSES)
     block.copy_(torch.linalg.qr(block.double())[0])
     project_out(block, found)
     return gram(block)
 
 
 def _cholesky_pass(block: Tensor, products: Tensor, generator: torch.Generator) -> None:
-    """One pass of Cholesky QR; columns that have vanished are drawn anew instead."""
+    """One pass of Cholesky QR; columns that have vanished are replaced by random ones."""
     norms = products.diagonal().sqrt()
     lost = ~(norms > norms.max() * 1e-30)
     if bool(lost.any()):
@@ -113,7 +111,7 @@ def _cholesky_pass(block: Tensor, products: Tensor, generator: torch.Generator) 
     scaled = products / norms.unsqueeze(0) / norms.unsqueeze(1)
     factor, failed = torch.linalg.cholesky_ex(scaled)
     shift = 1e-14 * len(norms)
-    # A tiny pivot says that a column is all but dependent, and R⁻¹ would be mostly noise.
+    # A tiny pivot means that a column is almost dependent, and R⁻¹ would be mostly noise.
     while bool(failed) or bool(factor.diagonal().min() < 1e-7):
         scaled.diagonal().add_(shift)
         factor, failed = torch.linalg.cholesky_ex(scaled)

@@ -1,18 +1,18 @@
-r"""Chebyshev filters of a normalised adjacency S = I − L, or of −S: make its top stand out.
+r"""Chebyshev filters of a normalised adjacency S = I − L, or of −S, that amplify its top.
 
 A polynomial of degree d that stays below 1 on [−1, c] and grows as fast as any beyond,
 :math:`T_d((S - e) / h)` with e = (c − 1)/2 and h = (c + 1)/2, damps every eigenvector below the
 edge c against those above it.
 
-How far may a column be filtered, and how well must a pair be known to be locked? A pair (v, θ)
-locked with residual r is an eigenvector u only up to about r / gap. A column kept orthogonal to v
-still holds that much of u. A filter lifts u above the column by :math:`e^{d (g(θ) - g(x))}`, degree
-d and growth g, and taking out v in place of u leaves
+How far may a column be filtered, and how accurate must a pair be to be locked? A pair (v, θ)
+locked with residual r equals an eigenvector u only up to about r / gap. A column kept orthogonal to
+v still holds that much of u. A filter of degree d and growth g amplifies u against the column by
+:math:`e^{d (g(θ) - g(x))}`, and projecting out v instead of u leaves
 
 .. math:: e^{d (g(θ) - g(x))} \, r^2 / \mathrm{gap}
 
-in the column: a floor under its residual, however often the step is repeated. So outer pairs are
-locked only when they are well known, and the residuals of those locked limit degrees.
+in the column. Its residual cannot fall below that, however often the step is repeated. So outer
+pairs are locked only when they are accurate, and the residuals of locked pairs limit degrees.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ from torch import Tensor
 
 from specformer.spectrum.sparse import to_torch
 
-#: Columns filtered at once, by kind of device: few enough that a product's rows stay in the cache.
+#: How many columns are filtered at once, by device: few enough to stay in the cache.
 COLUMNS = {"cpu": 128, "cuda": 256}
 #: Random vectors that eigenvalues are estimated from, and Lanczos steps of each.
 _PROBES, _STEPS = 16, 60
-
-
-#: How much more a filter may lift the top than a Ritz vector at the edge. Rounding brings the top
-#: into every column; taking it out again leaves ε² times this as noise.
+#: How much more a filter may amplify the top than a Ritz vector at the edge. Rounding puts the top
+#: into every column; projecting it out leaves ε² times this as noise.
 LIFT = {torch.float32: 3e8, torch.float64: 1e15}
-#: By precision: the smallest residual that is asked of any pair, a few roundings.
+#: By precision: the smallest residual that any pair must reach, a few roundings.
 _FLOOR = {torch.float32: 6e-7, torch.float64: 1e-13}
-#: A lift this small never needs a limit.
+#: An amplification up to this never needs a limit.
 _HARMLESS = 1e3
-#: Number of locked pairs, the strictest at the cut, that limit degrees.
+#: How many locked pairs, those with the strictest limits, are considered for degrees.
 _WORST = 64
 #: A step makes progress if residuals fall by this power of e on average.
 _PROGRESS = 0.05
@@ -52,19 +50,19 @@ class Operator:
 
     def __init__(self, matrix: sp.csr_array, device: torch.device, dtype: torch.dtype) -> None:
         n = matrix.shape[0]
-        # A diagonal that is stored, zeros and all, can be shifted in place of an extra sum.
-        # Entries are at most 1 in magnitude: adding 4 lets none of them cancel.
+        # With all of the diagonal stored, also zeros, a shift needs no extra sum. Entries are at
+        # most 1 in magnitude, so that adding 4 cancels none of them.
         pattern = sp.csr_array(matrix + 4.0 * sp.eye_array(n, format="csr"))
         pattern.sort_indices()
         rows = np.repeat(np.arange(n), np.diff(pattern.indptr))
         diagonal = rows == pattern.indices
         pattern.data = pattern.data - 4.0 * diagonal
         wide = to_torch(pattern, device, dtype)
-        # Half the indices' memory, and cuSPARSE's and MKL's quicker way.
+        # 32-bit indices take half the memory and are faster in cuSPARSE and MKL.
         self._crow, self._col = wide.crow_indices().int(), wide.col_indices().int()
         self._matrix = self._with(wide.values())
         self._diagonal = torch.as_tensor(np.flatnonzero(diagonal)).to(device)
-        #: Columns multiplied so far: what a solve costs, whatever the machine.
+        #: Number of columns multiplied so far: the cost of a solve on any machine.
         self.products = 0
 
     @property
@@ -80,12 +78,12 @@ class Operator:
         return self._matrix.dtype
 
     def columns(self, width: int, step: int | None = None) -> list[slice]:
-        """Ranges of a block's columns to be multiplied one after another."""
+        """Ranges of a block's columns to be multiplied one after the other."""
         step = step or COLUMNS.get(self.device.type, 128)
         return [slice(start, min(start + step, width)) for start in range(0, width, step)]
 
     def ranges(self, degrees: np.ndarray) -> list[slice]:
-        """Ranges of columns to be filtered at once: much alike in degree, or too few to split."""
+        """Ranges of columns to be filtered at once: of similar degree, or too few to split."""
         most = COLUMNS.get(self.device.type, 128)
         least = most // 4
         bounds, highest = [0], 0.0
@@ -140,7 +138,7 @@ class Operator:
 
 
 def growth(values: np.ndarray | float, edge: float) -> np.ndarray:
-    """By what power of e one degree lifts eigenvalues above the damped interval [−1, edge]."""
+    """Log of the amplification per degree over the damped interval [−1, edge]."""
     centre, half = (edge - 1.0) / 2.0, (edge + 1.0) / 2.0
     return np.arccosh(np.maximum((np.asarray(values) - centre) / half, 1.0))
 
@@ -148,7 +146,7 @@ def growth(values: np.ndarray | float, edge: float) -> np.ndarray:
 def estimate_values(
     operator: Operator, ranks: Sequence[int], generator: torch.Generator
 ) -> list[float]:
-    """About the largest eigenvalues of these ranks, from Lanczos quadrature of random vectors."""
+    """Estimate the eigenvalues of these ranks, from the largest down, by Lanczos quadrature."""
     n, dtype, device = operator.shape[0], operator.dtype, operator.device
     steps = min(_STEPS, n - 1)
     vector = torch.randn(n, _PROBES, generator=generator, dtype=dtype, device=device)
@@ -160,7 +158,7 @@ def estimate_values(
         along = (product * vector).sum(dim=0)
         product = torch.addcmul(product, vector, along, value=-1.0)
         size = product.norm(dim=0)
-        # A vector that met few eigenvalues is done early: from there on its matrix is zero.
+        # A vector with few eigenvalues ends early; the rest of its matrix is zero.
         alive = size > 1e-6
         before, vector = vector, torch.where(alive, product / size, 0.0)
         size = torch.where(alive, size, 0.0)
@@ -176,7 +174,7 @@ def estimate_values(
 
 
 def group_end(values: np.ndarray, count: int, equal: float) -> tuple[int, float]:
-    """How many of the largest values ``count`` comes to with all copies of the last, and the gap.
+    """The number of the ``count`` largest values with all copies of the last, and the gap after it.
 
     The gap is the distance to the next value, infinite if there is none.
     """
@@ -201,7 +199,7 @@ def lock_limits(
 def needed(residuals: np.ndarray, target: np.ndarray, rates: np.ndarray, wanted: int) -> np.ndarray:
     """Degrees ``[m]`` that bring the first ``wanted`` residuals to their targets.
 
-    The columns beyond them are filtered as far as the hardest of these.
+    The columns beyond them get the highest of these degrees.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         need: np.ndarray = np.log(np.maximum(residuals / target, 1.0)) / rates
@@ -219,8 +217,8 @@ def allowed(
 ) -> np.ndarray:
     """The largest degrees ``[m]`` for columns of these Ritz values that keep the noise small.
 
-    ``locked`` are values and residuals of the pairs locked; ``tolerance`` is the residual that must
-    stay within reach.
+    ``locked`` are values and residuals of locked pairs; ``tolerance`` is the residual that columns
+    must be able to reach.
     """
     rates = growth(values, edge)
     with np.errstate(divide="ignore"):
@@ -248,7 +246,7 @@ def _limit(
 
 
 class Watch:
-    """Notices a stall: no pair converges and residuals do not fall."""
+    """Detects a stall: no pair converges and residuals do not fall."""
 
     def __init__(self, patience: int = 3) -> None:
         #: Number of stalls so far.

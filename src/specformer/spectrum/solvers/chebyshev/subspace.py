@@ -41,24 +41,22 @@ from specformer.spectrum.solvers.problem import Progress
 logger = logging.getLogger(__name__)
 
 FORMAT = "specformer.subspace/1"
-
-
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
 RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
-#: How much a filter may lift the top of a block of random columns: its edge must survive rounding.
+#: How much a filter may amplify the top of random columns: their edge must survive rounding.
 _FIRST_LIFT = 1e6
 _MIN_DEGREE, _MAX_DEGREE = 6, 400
 _MAX_STEPS = 100
-#: Of the random columns: the same solve gives the same numbers.
+#: Seed of the random columns: the same solve gives the same numbers.
 _SEED = 0
-#: Number of attempts to help a stalled solve before it gives up.
+#: How often a stalled solve is changed before it gives up.
 _MAX_STALLS = 4
-#: In the first steps random probes set the edge, not the Ritz values.
+#: In this many first steps random probes set the edge, not the Ritz values.
 _TRUSTING = 2
 
 
 class StateFile:
-    """An unfinished search for one end, on disk; without a path nothing is ever written."""
+    """The file of an unfinished search for one end; without a path nothing is written."""
 
     def __init__(self, path: Path | None, every: float) -> None:
         self.path, self._every, self._last = path, every, time.monotonic()
@@ -68,18 +66,18 @@ class StateFile:
         return self.path is not None and time.monotonic() - self._last >= self._every
 
     def save(self, tensors: dict[str, Tensor], numbers: list[Any]) -> None:
-        """Write atomically and with a checksum; if that fails the solve goes on."""
+        """Write atomically with a checksum; if that fails the solve goes on."""
         assert self.path is not None
         try:
             write_tensors(self.path, tensors, FORMAT, {"state": json.dumps(numbers)})
         except OSError as error:
-            logger.warning("%s: no state is saved (%s).", self.path, error.strerror or error)
+            logger.warning("%s: the state is not saved (%s).", self.path, error.strerror or error)
         self._last = time.monotonic()
 
     def load(
         self, num_nodes: int, dtype: torch.dtype
     ) -> tuple[dict[str, Tensor], list[Any]] | None:
-        """What was saved last, or None; a file that is damaged or of another solve is ignored."""
+        """The last saved state, or None; a file that is damaged or of another solve is ignored."""
         if self.path is None or not self.path.is_file():
             return None
         try:
@@ -89,10 +87,10 @@ class StateFile:
             )
             numbers = json.loads(words["state"])
         except (SpectrumError, KeyError, ValueError) as error:
-            logger.warning("%s The solve starts anew.", error)
+            logger.warning("%s The solve starts again.", error)
             return None
         if tensors["basis"].shape[0] != num_nodes or tensors["basis"].dtype != dtype:
-            logger.warning("%s: not a state of this solve; it starts anew.", self.path)
+            logger.warning("%s: not a state of this solve, which starts again.", self.path)
             return None
         return tensors, numbers
 
@@ -124,11 +122,11 @@ class SubspaceSearch:
         self._basis = torch.empty(0)
         self._locked = 0
         self._values = self._residuals = np.empty(0)
-        #: log of how much the filters so far lifted the cut above the damped rest.
+        #: Log of how much all filters so far amplified the cut against the damped rest.
         self._reach = 0.0
-        #: Where random probes put the cut and the end of the block.
+        #: Estimates of the cut and of the end of the block from random probes.
         self._cut = self._estimate = 0.0
-        #: Where the last filter began to damp.
+        #: Edge of the last filter, below which it damps.
         self._damped = 0.0
         self._watch = Watch()
 
@@ -173,7 +171,7 @@ class SubspaceSearch:
         return float(-np.sort(-self._values)[min(rank, len(self._values)) - 1])
 
     def _allocate(self, width: int) -> None:
-        """A basis of known vectors and random columns."""
+        """Allocate a basis of known vectors and random columns."""
         self._basis = empty_block(self.operator, width)
         self._locked = self.known.count
         self.known.write(self._basis)
@@ -198,7 +196,7 @@ class SubspaceSearch:
         self._cut, self._estimate = estimate_values(self.operator, ranks, self._generator)
 
     def _filter_first(self, kept: int = 0) -> None:
-        """Filter random columns as far as their rounding allows; the first ``kept`` are others."""
+        """Filter random columns as far as rounding allows, without the first ``kept`` columns."""
         if self._complete:
             self._ritz()
             return
@@ -209,7 +207,7 @@ class SubspaceSearch:
         self._filter(edge, degrees)
 
     def _widen(self) -> None:
-        """Double what the block has beyond the cut, with random columns."""
+        """Double the number of columns beyond the cut, with random columns."""
         n, width = self._basis.shape
         extra = min(n - width, max(width - self.count, 16))
         logger.debug("chebyshev: %d columns are too few, %d more", width, extra)
@@ -224,7 +222,7 @@ class SubspaceSearch:
         self._filter_first()
 
     def _pending(self, end: int) -> np.ndarray:
-        """Residuals of the wanted pairs that are not locked, of the next pair if all are."""
+        """Residuals of the wanted pairs that are not locked; of the next pair if all are."""
         wanted = int((self._values[self._locked :] >= self._value_at(end)).sum())
         return self._residuals[self._locked :][: max(wanted, 1)]
 
@@ -233,8 +231,8 @@ class SubspaceSearch:
         stalls, pending = self._watch.stalls, len(self._pending(end))
         if stalls > _MAX_STALLS:
             raise self._failure(end)
-        change = "rotating all pairs anew" if stalls % 2 else "widening the block"
-        logger.info("chebyshev: step %d, %d pairs stay behind: %s", self.steps, pending, change)
+        change = "rotating all pairs again" if stalls % 2 else "widening the block"
+        logger.info("chebyshev: step %d, %d pairs do not converge: %s", self.steps, pending, change)
         if stalls % 2:
             self._locked = self.known.count
             self._ritz()
@@ -242,7 +240,7 @@ class SubspaceSearch:
             self._widen()
 
     def _failure(self, end: int) -> SpectrumError:
-        """Why the search ends without an answer."""
+        """An error that says why the search failed."""
         missing, after = end - self._locked, f"after {self.steps + 1} steps"
         why = f"{missing:,} of {end:,} eigenpairs stay above a residual of {self._tolerance:.0e}"
         if missing <= 0:
@@ -254,12 +252,12 @@ class SubspaceSearch:
     # --- one step -------------------------------------------------------------------------------
 
     def _improve(self, end: int) -> None:
-        """Filter the active block, each range of columns as far as its residuals ask for."""
+        """Filter the active block, each range of columns as far as its residuals require."""
         values, residuals = self._values[self._locked :], self._residuals[self._locked :]
         cut = self._value_at(end)
         wanted = int((values >= cut).sum())
         edge = self._edge(wanted)
-        # A Ritz value is a lower bound: at first the probes know better how fast pairs converge.
+        # A Ritz value is a lower bound; at first the probes estimate convergence better.
         likely = np.maximum(values, self._cut) if self.steps < _TRUSTING else values
         rate = growth(likely, edge)
         target = 0.3 * self._lock_limits(cut, edge)
@@ -279,10 +277,10 @@ class SubspaceSearch:
         self._filter(edge, np.ceil(degrees))
 
     def _edge(self, wanted: int) -> float:
-        """Where damping begins: at the end of the block, and below every wanted pair.
+        """The edge below which to damp: at the end of the block, and below every wanted pair.
 
-        Ritz values are lower bounds, at first far too low, so random probes say where that is; they
-        are believed for a few steps only, for they may have put it above a wanted pair.
+        Ritz values are lower bounds and at first far too low, so random probes estimate the edge.
+        They are used for a few steps only, because their estimate may be above a wanted pair.
         """
         values, edge = self._values[self._locked :], self._estimate
         if self.steps >= _TRUSTING:
@@ -308,8 +306,8 @@ class SubspaceSearch:
         for columns in self.operator.columns(block.shape[1], WIDE):
             projected[:, columns] = gram(block, self.operator @ block[:, columns])
         projected = (projected + projected.mT) / 2.0
-        # A block stored in float32 is orthonormal up to its rounding E: to first order,
-        # (I − E/2) makes up for it.
+        # A block stored in float32 is orthonormal up to rounding E; (I − E/2) corrects this to
+        # first order.
         products.diagonal().sub_(1.0)
         slip = products @ projected / 2.0
         theta, frames = torch.linalg.eigh(projected - slip - slip.mT)
@@ -346,11 +344,11 @@ class SubspaceSearch:
 
     @property
     def _reach_needed(self) -> float:
-        """A random column meets an eigenvector at about 1/√n: lift that far above the rest."""
+        """A random column holds about 1/√n of an eigenvector: amplify that far above the rest."""
         return math.log(math.sqrt(self.operator.shape[0])) + 4.0
 
     def _settled(self, end: int, guard: float) -> bool:
-        """Whether all pairs up to the cut are locked and the next one surely lies beyond it."""
+        """Whether all pairs up to the cut are locked and the next one is certainly beyond it."""
         order = np.argsort(-self._values, kind="stable")
         if order[:end].max(initial=-1) >= self._locked:
             return False
@@ -359,7 +357,7 @@ class SubspaceSearch:
         return sure and self._reach >= self._reach_needed
 
     def _too_narrow(self, end: int) -> bool:
-        """Whether the block ends so near the cut that no filter can tell them apart."""
+        """Whether the block ends so close to the cut that no filter can separate them."""
         edge = _inside(float(self._values.min()))
         return float(growth(self._value_at(end), edge)) * _MAX_DEGREE < 2.0
 
@@ -369,7 +367,7 @@ class SubspaceSearch:
         self._values, self._residuals = self._values[order], self._residuals[order]
         self._locked = end
         if self._saves.path is not None and self._saves.path.exists():
-            self._save()  # this end is done, the other one follows
+            self._save()  # this end is done, the other follows
         return self._values[:end], self._basis[:, :end]
 
     # --- saved state ----------------------------------------------------------------------------
@@ -390,7 +388,7 @@ class SubspaceSearch:
         self._basis = tensors["basis"].to(self.operator.device)
         self._values, self._residuals = tensors["values"].numpy(), tensors["residuals"].numpy()
         self._damped = _inside(self._estimate)
-        logger.info("chebyshev: goes on with %d pairs converged", self._locked)
+        logger.info("chebyshev: continues with %d pairs converged", self._locked)
         return True
 
 
