@@ -127,8 +127,9 @@ def tell(read: Mapping[str, Any], needs: Estimate | None, place: Workplace, **by
     told: dict[str, Any] = {**read, **by, "device": str(place.device)}
     if needs is not None:
         told["estimate"] = asdict(needs)
-    place.progress.say(in_words(told))
-    for warning in warnings_of(read):
+    words, warnings = in_words(told), warnings_of(read)
+    place.progress.say(words)
+    for warning in warnings:
         logger.warning("%s", warning)
 
 

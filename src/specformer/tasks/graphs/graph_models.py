@@ -38,8 +38,9 @@ TRAINED_MODELS = (*GRAPH_MODELS, FOREST)
 
 def model_for(graphs: GraphSet, name: str, recipe: GraphRecipe) -> nn.Module:
     """A fresh model of that name with room for what these graphs hold."""
-    outputs, channels = num_outputs(graphs, recipe), (graphs.num_features, graphs.num_edge_features)
-    return graph_model(name, recipe, *cardinalities(graphs, recipe), outputs, *channels)
+    outputs, room = num_outputs(graphs, recipe), cardinalities(graphs, recipe)
+    channels = graphs.num_features, graphs.num_edge_features
+    return graph_model(name, recipe, *room, outputs, *channels)
 
 
 def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:

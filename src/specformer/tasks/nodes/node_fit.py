@@ -107,14 +107,14 @@ def fit_nodes_of(
     place: Workplace,
     checkpoint: Path | None,
     label: str,
-    inputs: tuple[FullBatchTask, AnySpectrum | Propagation] | None = None,
+    inputs: tuple[AnySpectrum | Propagation, FullBatchTask] | None = None,
 ) -> Fitted:
     """Train one model per run, all at once; arguments as of :func:`learn_nodes`.
 
-    ``inputs``: the work's task and operator, if they are known already.
+    ``inputs``: the work's operator and task, if they are known already.
     """
     started, recipe, device = time.perf_counter(), work.recipe, place.device
-    task, operator = inputs or (work.task(device, place.workers), work.operator(device))
+    operator, task = inputs or (work.operator(device), work.task(device, place.workers))
     fresh = work.fresh_models(task.in_channels)
     landmarks = node_landmarks(operator, recipe)
     state = None
@@ -160,7 +160,6 @@ def learn_nodes(
     fitted.check_divergence(label)
     with matmul_precision(recipe.precision, place.device):
         tested = {} if recipe.batch_size else _tested(fitted, isinstance(graph, GraphPart))
-    models = fitted.models()
     figures = {
         "test": summary(fit.by_loss.test.tolist()),
         "val": summary(fit.by_loss.val.tolist()),
@@ -168,6 +167,7 @@ def learn_nodes(
         f"val_by_{task.metric}": summary(fit.by_metric.val.tolist()),
     }
     row = fitted.row(_describe(graph, recipe, work.splits[0]), _names(graph), figures)
+    models = fitted.models()
     arrays = {"curve": fit.curves.cpu().numpy(), **tested}
     if not isinstance(operator, Propagation):
         arrays |= learned_filters(models[0], operator)

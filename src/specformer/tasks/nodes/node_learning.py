@@ -251,7 +251,7 @@ class NodeTrials(Trials):
         return parameter_count(node_model(self.model, recipe, width, self.work.outputs))
 
     def measure(self, recipe: NodeRecipe, splits: int) -> Measured:
-        inputs = self._task(recipe, splits), self._operator(recipe)
+        inputs = self._operator(recipe), self._task(recipe, splits)
         work = self._with(recipe, splits)
         fit = fit_nodes_of(work, replace(self.place, progress=Silent()), None, "", inputs).fit
         _, loss, figure = fit.curves.unbind(dim=-1)
