@@ -318,7 +318,7 @@ def test_memory_is_that_of_the_precision_a_gpu_would_solve_in(
     problem = Problem(ring, 12_000, 0, device=gpu, dtype=dtype)
     for module in (dense, chebyshev):
         monkeypatch.setattr(module, "solve", lambda problem: (None, None))
-    assert choice.answer(problem, "auto")[0] == chosen
+    assert choice.solve(problem, "auto")[0] == chosen
 
 
 @pytest.mark.parametrize("solver", ["dense", "chebyshev", "lanczos"])

@@ -73,7 +73,7 @@ def rows_folder(folder: str | Path, name: str) -> Path:
     return Path(folder) / f"{name}.rows"
 
 
-def refer(kept: Path, folder: Path) -> None:
+def link_shards(kept: Path, folder: Path) -> None:
     """Link shards of another folder into the cache; checksums tell if they are altered."""
     with suppress(OSError):  # without links the result is only not cached
         emptied(kept)

@@ -36,8 +36,7 @@ from specformer.spectrum.eigenpairs import (
 from specformer.spectrum.magnetic import solve_magnetic
 from specformer.spectrum.products import check_precision
 from specformer.spectrum.shards import FORMAT, SHARD, chosen_rows, emptied, write_index
-from specformer.spectrum.solvers import slepc
-from specformer.spectrum.solvers.choice import SOLVERS, Solver, answer, choose
+from specformer.spectrum.solvers import choice, slepc
 from specformer.spectrum.solvers.problem import Problem, Progress
 from specformer.spectrum.spectrum import SolveReport, Spectrum
 
@@ -54,7 +53,7 @@ def decompose(
     at_cut: Literal["include", "exclude"] = "include",
     isolated: Literal["one", "zero"] = "one",
     charge: float | None = None,
-    solver: Solver = "auto",
+    solver: choice.Solver = "auto",
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float32,
     cache: str | Path | None = None,
@@ -158,11 +157,11 @@ def decompose(
     )
     kept = None if cache is None else spectrum_cache.rows_folder(cache, names[0])
     folder = Path(out) if out is not None else kept
-    by_ranks = solver == "slepc" and choose(solver, problem, problem.num_pairs)[0] == solver
+    by_ranks = solver == "slepc" and choice.choose(solver, problem, problem.num_pairs)[0] == solver
     if by_ranks and at_cut == "include" and folder is not None:
         _solve_into(folder, problem, graph)
         if kept is not None and kept != folder:
-            spectrum_cache.refer(kept, folder)
+            spectrum_cache.link_shards(kept, folder)
         return Spectrum.load(folder, nodes).to(target)
     spectrum = _solve(problem, solver, at_cut, graph)
     if cache is not None:
@@ -229,7 +228,7 @@ def _cache_names(
     options: dict[str, object] = {"lowest": lowest, "highest": highest, "at_cut": at_cut}
     options |= {"isolated": isolated, "dtype": dtype}
     # All solvers pass the same checks, so "auto" takes any of their results.
-    whose = (solver, *SOLVERS) if solver == "auto" else (solver,)
+    whose = (solver, *choice.SOLVERS) if solver == "auto" else (solver,)
     return [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
 
 
@@ -258,7 +257,7 @@ def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
 
 def _solve(problem: Problem, solver: str, at_cut: str, graph: str) -> Spectrum:
     started = time.perf_counter()
-    name, reason, values, vectors = answer(problem, solver)
+    name, reason, values, vectors = choice.solve(problem, solver)
     equal = problem.equal(name)
     keep = _whole_groups(values, problem.lowest, problem.highest, at_cut, equal)
     if len(keep) < len(values):

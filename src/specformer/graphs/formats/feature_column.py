@@ -186,7 +186,7 @@ def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], flo
             problem = f"{cell!r} may start with the day or with the month; write it as 2024-12-31"
             raise table.error(name, table.columns[name].index(cell), problem)
     if not found and all(map(is_date, written)):
-        first = next(days for days in map(_reader, _DATES) if reads(days, written[0]))
+        first = _ways(_DATES, written[:1])[0]
         other = next(cell for cell in written if not reads(first, cell))
         problem = f"dates are written as {written[0]!r} and as {other!r}; write all as 2024-12-31"
         raise table.error(name, table.columns[name].index(other), problem)
@@ -195,12 +195,8 @@ def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], flo
 
 def _ways(ways: Sequence[str | None], written: list[str]) -> list[Callable[[str], float]]:
     """Readers for those of the date formats that fit all cells."""
-    readers = map(_reader, ways)
+    readers = [partial(_days, way) for way in ways]
     return [days for days in readers if written and all(reads(days, cell) for cell in written)]
-
-
-def _reader(way: str | None) -> Callable[[str], float]:
-    return partial(_days, way)
 
 
 def _days(way: str | None, cell: str) -> float:

@@ -29,7 +29,7 @@ _MANY = {"cpu": 4, "cuda": 3}
 _MUCH = 4 * 2**30
 
 
-def answer(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
+def solve(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
     """Solve; returns the solver that succeeded, why it was chosen, eigenvalues and eigenvectors."""
     asked = wanted = problem.num_pairs
     if solver in ("auto", "lanczos", "chebyshev"):

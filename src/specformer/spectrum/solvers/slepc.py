@@ -56,7 +56,7 @@ def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
 
     Returns eigenvalues ``[q]`` ascending and eigenvectors ``[n, q]``, float64, on the CPU.
     """
-    with _answered(problem) as folder:
+    with _run_ranks(problem) as folder:
         values, vectors = read_answer(folder)
     return values, torch.as_tensor(vectors)
 
@@ -82,8 +82,8 @@ def solve_into(out: Mapping[str, object], problem: Problem) -> Written:
             f"ranks={problem.ranks}: a graph of {problem.num_nodes} nodes has fewer rows; lower "
             "ranks."
         )
-    with _answered(problem, out) as folder:
-        answer = _told(folder)
+    with _run_ranks(problem, out) as folder:
+        answer = _read_report(folder)
         shards = [json.loads(path.read_text()) for path in sorted(folder.glob("shards-*.json"))]
         values = np.load(folder / "values.npy", allow_pickle=False)
     every = list(itertools.chain.from_iterable(shards))
@@ -91,7 +91,7 @@ def solve_into(out: Mapping[str, object], problem: Problem) -> Written:
 
 
 @contextmanager
-def _answered(problem: Problem, out: Mapping[str, object] | None = None) -> Iterator[Path]:
+def _run_ranks(problem: Problem, out: Mapping[str, object] | None = None) -> Iterator[Path]:
     """Run the ranks; yield a temporary folder with their answer."""
     ranks = _default_ranks(problem.num_nodes) if problem.ranks is None else problem.ranks
     with tempfile.TemporaryDirectory(prefix="specformer-slepc-") as name:
@@ -126,7 +126,7 @@ def write_problem(
 
 def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read and join what the ranks wrote."""
-    answer = _told(folder)
+    answer = _read_report(folder)
     values = np.load(folder / "values.npy", allow_pickle=False)
     low = answer["lowest"]
     parts = [
@@ -143,7 +143,7 @@ def read_answer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return values, vectors
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _read_report(folder: Path) -> dict[str, Any]:
     """Read the first rank's report; raise an error if the ranks refused the problem."""
     answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
     if answer["refused"]:

@@ -77,11 +77,6 @@ class Operator:
     def dtype(self) -> torch.dtype:
         return self._matrix.dtype
 
-    def columns(self, width: int, step: int | None = None) -> list[slice]:
-        """Ranges of a block's columns to be multiplied one after the other."""
-        step = step or COLUMNS.get(self.device.type, 128)
-        return [slice(start, min(start + step, width)) for start in range(0, width, step)]
-
     def ranges(self, degrees: np.ndarray) -> list[slice]:
         """Ranges of columns to be filtered at once: of similar degree, or too few to split."""
         most = COLUMNS.get(self.device.type, 128)

@@ -302,9 +302,8 @@ class SubspaceSearch:
         """Orthonormalise, rotate the active block to Ritz vectors, and measure their residuals."""
         block = self._active
         products = orthonormalise(block, self._basis[:, : self._locked], self._generator)
-        projected = torch.empty_like(products)
-        for columns in self.operator.columns(block.shape[1], WIDE):
-            projected[:, columns] = gram(block, self.operator @ block[:, columns])
+        parts = block.split(WIDE, dim=1)
+        projected = torch.cat([gram(block, self.operator @ part) for part in parts], dim=1)
         projected = (projected + projected.mT) / 2.0
         # A block stored in float32 is orthonormal up to rounding E; (I − E/2) corrects this to
         # first order.
@@ -313,11 +312,11 @@ class SubspaceSearch:
         theta, frames = torch.linalg.eigh(projected - slip - slip.mT)
         theta, frames = theta.flip(0), frames.flip(1)
         rotate(block, frames - products @ frames / 2.0)
-        residuals = torch.empty_like(theta)
-        for columns in self.operator.columns(block.shape[1], WIDE):
-            part = block[:, columns]
-            error = self.operator @ part - part * theta[columns].to(part.dtype)
-            residuals[columns] = error.norm(dim=0, dtype=torch.float64)
+        errors = (
+            self.operator @ part - part * own.to(part.dtype)
+            for part, own in zip(parts, theta.split(WIDE), strict=True)
+        )
+        residuals = torch.cat([error.norm(dim=0, dtype=torch.float64) for error in errors])
         self._values[self._locked :] = theta.cpu().numpy()
         self._residuals[self._locked :] = residuals.cpu().numpy()
 
