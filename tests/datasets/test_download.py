@@ -59,7 +59,7 @@ def assert_true(graph, *, masks=True):
 @pytest.mark.parametrize("name", ["cora", "chameleon", "actor", "photo"])
 def test_pyg_classes_read_what_they_would_download(name, tmp_path):
     getattr(public_files, f"write_{name}")(TRUTH, tmp_path)
-    graph = SOURCES[name](tmp_path)
+    graph = SOURCES[name](name, tmp_path)
     assert graph.name == name
     assert_true(graph, masks=name != "photo")
     write_npz(tmp_path / f"{name}.npz", graph)
@@ -69,7 +69,7 @@ def test_pyg_classes_read_what_they_would_download(name, tmp_path):
 @pytest.mark.parametrize("name", ["penn94", "cornell5"])
 def test_facebook_graphs(name, tmp_path):
     public_files.write_facebook(TRUTH, tmp_path, name)
-    graph = SOURCES[name](tmp_path)
+    graph = SOURCES[name](name, tmp_path)
     table = public_files.facebook_table(TRUTH).astype(int)
     # Every category of every column but the gender is a feature of its own, gender is the label.
     expected = np.concatenate(
@@ -91,7 +91,7 @@ def test_facebook_graphs(name, tmp_path):
 def test_ogb_reads_what_it_would_download(tmp_path):
     pytest.importorskip("ogb", reason="needs specformer[chem]")
     public_files.write_arxiv(TRUTH, tmp_path)
-    graph = SOURCES["ogbn-arxiv"](tmp_path)
+    graph = SOURCES["ogbn-arxiv"]("ogbn-arxiv", tmp_path)
     np.testing.assert_array_equal(graph.adjacency.toarray(), TRUTH.adjacency)
     np.testing.assert_array_equal(graph.x, TRUTH.x + 0.25)
     np.testing.assert_array_equal(graph.y, TRUTH.y)
@@ -151,7 +151,7 @@ def test_a_set_is_downloaded_once_and_kept(server, tmp_path, capsys):
 
 def test_a_folder_of_files_comes_before_a_download(server, tmp_path):
     public_files.write_actor(TRUTH, tmp_path / "actor")
-    write_npz(tmp_path / "chameleon-filtered.npz", SOURCES["actor"](tmp_path / "actor"))
+    write_npz(tmp_path / "chameleon-filtered.npz", SOURCES["actor"]("actor", tmp_path / "actor"))
     assert_true(named_graph("chameleon-filtered", tmp_path))
     assert not (tmp_path / "cache").exists()
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specformer.cli.options import Shared, shares
-from specformer.cli.output import clear_line, echo, farewell, print_json, reading_told
-from specformer.cli.run_in_hand import (
-    RunInHand,
+from specformer.cli.command_run import (
+    CommandRun,
+    explaining_resume,
     finish_run,
-    going_on,
     refuse_taken,
     repeat_command,
 )
+from specformer.cli.options import Shared, shares
+from specformer.cli.output import clear_line, echo, farewell, print_json, showing_logs
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def demo(shared: Shared) -> None:
     refuse_taken(shared.out)
     with shared.workplace(told=False) as place:
         result, arrays = run_demo(place, shared.seed)
-    with RunInHand.new(shared.out, "demo", config) as hand:
-        run = hand.begin()
+    with CommandRun.new(shared.out, "demo", config) as command:
+        run = command.begin()
         result, report = finish_run(run, "demo", result, arrays, config)
     if shared.json:
         shown = {key: value for key, value in result.items() if key != "environment"}
@@ -128,8 +128,8 @@ def train(
         repeat=repeat_command(),
     )
     name = f"{source_name(source)}-{shared.model}"
-    with RunInHand.new(shared.out, name, job.config) as hand:
-        _train(job, hand, shared)
+    with CommandRun.new(shared.out, name, job.config) as command:
+        _train(job, command, shared)
 
 
 @shares("data", "cache", "json", "quiet")
@@ -173,8 +173,8 @@ def resume(
             stopped.discard_checkpoints()
         return stopped
 
-    with RunInHand(taken_up, is_new=False) as hand:
-        _train(job, hand, shared)
+    with CommandRun(taken_up, is_new=False) as command:
+        _train(job, command, shared)
 
 
 def _refuse_finished(run: RunFolder) -> None:
@@ -182,7 +182,7 @@ def _refuse_finished(run: RunFolder) -> None:
         raise RunError(f"{run.path}: the run is finished; there is nothing to resume.")
 
 
-def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
+def _train(job: Job, command: CommandRun, shared: Shared) -> None:
     """Train a job, write its run folder and report, and show the result."""
     import torch
 
@@ -200,24 +200,26 @@ def _train(job: Job, hand: RunInHand, shared: Shared) -> None:
         require_tensorboard()
 
     def resuming() -> list[str]:
-        whole = hand.folder is None or (hand.folder.path / REPORT).exists()
-        return [] if whole else ["resume", str(hand.begin().path)]
+        whole = command.folder is None or (command.folder.path / REPORT).exists()
+        return [] if whole else ["resume", str(command.begin().path)]
 
     def kept() -> bool:
-        return hand.folder is not None and (hand.folder.has_checkpoint or hand.folder.is_finished)
+        return command.folder is not None and (
+            command.folder.has_checkpoint or command.folder.is_finished
+        )
 
-    with going_on(resuming, kept):
+    with explaining_resume(resuming, kept):
         with torchrun_workers(torch.device(job.device)) as (workers, device):
             silent = shared.silent or not workers.is_first
-            with progress_bars(silent) as shown, reading_told(silent):
-                progress: Progress = Recorded(shown, lambda: hand.folder)
+            with progress_bars(silent) as shown, showing_logs(silent):
+                progress: Progress = Recorded(shown, lambda: command.folder)
                 if job.tensorboard:
-                    progress = Tracked(progress, lambda: hand.folder)
+                    progress = Tracked(progress, lambda: command.folder)
                 place = Workplace(device, shared.data, shared.spectra, progress, workers, job.lanes)
-                trained = train_job(job, place, hand.begin)
+                trained = train_job(job, place, command.begin)
             if not workers.is_first:
                 return
-        run = hand.begin()
+        run = command.begin()
         with one_thread(job.deterministic):  # the result records the number of threads
             result = keep(run, job, trained)
         report = write_report(run)
@@ -299,7 +301,7 @@ def predict(
             raise ConfigError(f"{run}: is not of a single graph; predict with one process.")
         place = Workplace(device, shared.data, shared.spectra, workers=workers)
         silent = shared.json or not workers.is_first
-        with reading_told(silent), finished.answering_for_files("cannot be predicted with"):
+        with showing_logs(silent), finished.answering_for_files("cannot be predicted with"):
             found = TASKS[kind].predict(finished, request, place)
         _write_predictions(found, out, shared.json, place)
 
@@ -313,12 +315,12 @@ def _write_predictions(
     """
     import numpy as np
 
-    from specformer.datasets.parts import for_first
+    from specformer.datasets.parts import gathered_pieces
     from specformer.files import replacing
     from specformer.training.engine.distributed import Share
 
     text, workers = np.frombuffer(bytearray(found.text, "utf-8"), dtype=np.uint8), place.workers
-    pieces = for_first(text, Share(workers, workers.size), place.device)
+    pieces = gathered_pieces(text, Share(workers, workers.size), place.device)
     for problem in found.problems:
         echo(problem, err=True)
     if not workers.is_first:

@@ -17,7 +17,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +132,11 @@ def _from_platonov(name: str, root: Path) -> Graph:
     return graph_from_platonov(root / file, name)
 
 
-#: The function that makes each downloadable set, given an empty folder for its raw files.
-SOURCES: dict[str, Callable[[Path], Graph]] = {
-    **{name: partial(_from_pyg, name) for name in _PYG},
-    "ogbn-arxiv": partial(_from_ogb, "ogbn-arxiv"),
-    **{
-        name: partial(_from_platonov, name)
-        for name in ("chameleon-filtered", "squirrel-filtered", "minesweeper")
-    },
+#: The function that makes each downloadable set from its name and an empty folder for raw files.
+SOURCES: dict[str, Callable[[str, Path], Graph]] = {
+    **dict.fromkeys(_PYG, _from_pyg),
+    "ogbn-arxiv": _from_ogb,
+    **dict.fromkeys(("chameleon-filtered", "squirrel-filtered", "minesweeper"), _from_platonov),
 }
 
 
@@ -148,10 +144,10 @@ def download(name: str) -> Path:
     """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path."""
     if name not in SOURCES:
         raise DownloadError("it cannot be downloaded")
-    return kept(name, lambda raw, target: write_npz(target, SOURCES[name](raw)))
+    return converted(name, lambda raw, target: write_npz(target, SOURCES[name](name, raw)))
 
 
-def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
+def converted(name: str, convert: Callable[[Path, Path], None]) -> Path:
     """Convert a set to ``NAME.npz`` in the user's cache, and return that path.
 
     ``convert(raw, target)`` fetches files into the folder ``raw`` and writes the file ``target``.
@@ -160,7 +156,10 @@ def kept(name: str, convert: Callable[[Path, Path], None]) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         sys.stderr.write(f"Downloading {name} to {target.parent} …\n")
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw, _polite():
+        with (
+            tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as raw,
+            _quiet_library(),
+        ):
             convert(Path(raw), target)
     except DownloadError:
         raise
@@ -194,7 +193,7 @@ def fetch(url: str, path: Path, md5: str | None = None) -> None:
 
 
 @contextmanager
-def _polite() -> Iterator[None]:
+def _quiet_library() -> Iterator[None]:
     """Send a library's prints to standard error, and give its sockets a timeout."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(PATIENCE)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from specformer.datasets.download import DownloadError, fetch, kept
+from specformer.datasets.download import DownloadError, converted, fetch
 from specformer.errors import GraphError
 from specformer.files.host_memory import gib
 from specformer.graphs import GraphSet, graph_set_from_pyg, write_graph_set
@@ -115,7 +115,7 @@ GRAPH_SOURCES: dict[str, Callable[[Path], GraphSet]] = {
 
 def download_graphs(name: str) -> Path:
     """Fetch a set, convert it to ``NAME.npz`` in the user's cache, and return that path."""
-    return kept(name, lambda raw, target: write_graph_set(target, GRAPH_SOURCES[name](raw)))
+    return converted(name, lambda raw, target: write_graph_set(target, GRAPH_SOURCES[name](raw)))
 
 
 def _unpack(url: str, root: Path, md5: str | None = None) -> None:

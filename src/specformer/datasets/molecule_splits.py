@@ -35,11 +35,8 @@ def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
     has graphs, each class is split by itself. Then a class of three graphs is in every part.
     """
     generator, known = np.random.default_rng(seed), _labelled(graphs)
-    groups = _classes(graphs, known)
-    if not any(len(group) >= _PARTS for group in groups):
-        groups = [known]
     train, val, test = [], [], []
-    for group in groups:
+    for group in _large_classes(graphs, known):
         order = generator.permutation(group)
         each = _tenth(len(order))
         train.append(order[2 * each :])
@@ -62,6 +59,12 @@ def _classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
         return [known]
     groups = [known[values == label] for label in classes]
     return [*groups, missing] if len(missing) else groups
+
+
+def _large_classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
+    """The classes, if one is large enough to be in every part; else one group of all."""
+    groups = _classes(graphs, known)
+    return groups if any(len(group) >= _PARTS for group in groups) else [known]
 
 
 def scaffold_split(graphs: GraphSet) -> Split:
@@ -114,9 +117,7 @@ def resampled_splits(graphs: GraphSet, protocol: str, count: int, seed: int) -> 
         size = round(0.1 * len(known))
         drawn = [([unit for unit in _of_scaffolds(graphs) if 2 * len(unit) <= size], size)]
     else:
-        groups = _classes(graphs, known)
-        if not any(len(group) >= _PARTS for group in groups):
-            groups = [known]
+        groups = _large_classes(graphs, known)
         drawn = [([[i] for i in group.tolist()], _tenth(len(group))) for group in groups]
     test = _taken(drawn, np.random.default_rng(seed))
     held = set(test)

@@ -66,7 +66,7 @@ class GraphPart(Graph):
         return self.edges
 
     def of_all(self, rows: np.ndarray) -> np.ndarray:
-        return _of_all(rows, self.parts, self.device)
+        return _gathered_rows(rows, self.parts, self.device)
 
     @cached_property
     def content(self) -> str:
@@ -75,10 +75,10 @@ class GraphPart(Graph):
         The other processes send their rows to the first one, piece by piece.
         """
         rows, rank, where = self.adjacency, _rank(self.parts), (self.parts, self.device)
-        before = _of_each(rows.nnz, *where)[:rank].sum()
+        before = _gathered_numbers(rows.nnz, *where)[:rank].sum()
         starts = rows.indptr.astype(np.int64) + before
         arrays = starts[min(rank, 1) :], rows.indices.astype(np.int64), rows.data
-        pieces = (piece for array in arrays for piece in for_first(array, *where))
+        pieces = (piece for array in arrays for piece in gathered_pieces(array, *where))
         found = bytes.fromhex(content_of((self.num_nodes, self.num_nodes), pieces))
         told = torch.tensor(list(found if rank == 0 else bytes(len(found))))
         return bytes(self.parts.sum(told.to(self.device)).tolist()).hex()
@@ -146,11 +146,11 @@ class _Tables:
         for path, size in zip(self._paths, self._sizes, strict=True):
             low, high = max(first - start, 0), min(last - start, size)
             if low < high:
-                yield _nodes_of(path, low, high)
+                yield _rows_of_table(path, low, high)
             start += size
 
 
-def _nodes_of(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
+def _rows_of_table(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
     """Rows ``low`` to ``high`` of a table of nodes; other groups of rows are not read."""
     file = parquet_file(path)
     groups = [file.metadata.row_group(each).num_rows for each in range(file.num_row_groups)]
@@ -232,17 +232,17 @@ def read_parts(
     bounds, size = np.asarray(parts.bounds), len(parts.bounds) - 1
     rank = _rank(parts)
     first, last = int(bounds[rank]), int(bounds[rank + 1])
-    mark = _mark(files.every, rank, parts, device)
-    own, found = _own(files.with_edges, rank, size), []
+    mark = _hash_of_files(files.every, rank, parts, device)
+    own, found = _own_files(files.with_edges, rank, size), []
     for number in range(-(-len(files.with_edges) // size)):  # the same number in every process
         ends = _edges(files, own[number]) if number < len(own) else np.empty((0, 3))
-        found.append(_sent(_both_ways(ends), bounds, parts, device))
+        found.append(_exchanged(_both_ways(ends), bounds, parts, device))
     rows = _symmetric(np.concatenate(found), first, last, count, folder)
-    nodes = _joined(files, first, last, folder)
+    nodes = _joined_nodes(files, first, last, folder)
     names = nodes.pop("feature_names", None)
     for name in ("y", *MASKS):  # in the same order in every process
         if name in nodes:
-            nodes[name] = _of_all(nodes[name], parts, device)
+            nodes[name] = _gathered_rows(nodes[name], parts, device)
     known: dict[str, Any] = {**nodes, "name": folder.name, "mark": mark, "feature_names": names}
     if size == 1:
         return Graph(rows, **known)
@@ -255,15 +255,15 @@ def _rank(parts: Parts) -> int:
     return list(parts.bounds).index(parts.rows.start or 0)
 
 
-def _own(paths: Sequence[Path], rank: int, size: int) -> Sequence[Path]:
+def _own_files(paths: Sequence[Path], rank: int, size: int) -> Sequence[Path]:
     """The files that a process reads for all; those of its own nodes, if files have one size."""
     return paths[len(paths) * rank // size : len(paths) * (rank + 1) // size]
 
 
-def _mark(paths: Sequence[Path], rank: int, parts: Parts, device: torch.device) -> str:
+def _hash_of_files(paths: Sequence[Path], rank: int, parts: Parts, device: torch.device) -> str:
     """A hash of all files; each file is read by one process."""
     digests = torch.zeros(len(paths), dtype=torch.int64)
-    for path in _own(paths, rank, len(parts.bounds) - 1):
+    for path in _own_files(paths, rank, len(parts.bounds) - 1):
         digest = xxhash.xxh3_64()
         with path.open("rb") as file:
             while piece := file.read(_CHUNK):
@@ -274,17 +274,17 @@ def _mark(paths: Sequence[Path], rank: int, parts: Parts, device: torch.device) 
     return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
-def _of_each(number: int, parts: Parts, device: torch.device) -> np.ndarray:
+def _gathered_numbers(number: int, parts: Parts, device: torch.device) -> np.ndarray:
     """The number of every process, from that of this one."""
     found = torch.zeros(len(parts.bounds) - 1, dtype=torch.int64)
     found[_rank(parts)] = number
     return parts.sum(found.to(device)).cpu().numpy()
 
 
-def for_first(array: np.ndarray, parts: Parts, device: torch.device) -> Iterator[np.ndarray]:
+def gathered_pieces(array: np.ndarray, parts: Parts, device: torch.device) -> Iterator[np.ndarray]:
     """Send all processes' arrays to the first one, which gets them in pieces, in order."""
     rank, size = _rank(parts), len(parts.bounds) - 1
-    for sender, length in enumerate(_of_each(len(array), parts, device).tolist()):
+    for sender, length in enumerate(_gathered_numbers(len(array), parts, device).tolist()):
         for start in range(0, length, _CHUNK):
             own = array[start : start + _CHUNK] if sender == rank else array[:0]
             counts, back = [0] * size, [0] * size
@@ -294,7 +294,7 @@ def for_first(array: np.ndarray, parts: Parts, device: torch.device) -> Iterator
                 yield found.cpu().numpy()
 
 
-def _of_all(rows: np.ndarray, parts: Parts, device: torch.device) -> np.ndarray:
+def _gathered_rows(rows: np.ndarray, parts: Parts, device: torch.device) -> np.ndarray:
     """The rows of all processes, from those of this one."""
     if len(parts.bounds) == 2:
         return rows
@@ -335,7 +335,9 @@ def _both_ways(edges: np.ndarray) -> np.ndarray:
     return np.concatenate(ways)
 
 
-def _sent(both: np.ndarray, bounds: np.ndarray, parts: Parts, device: torch.device) -> np.ndarray:
+def _exchanged(
+    both: np.ndarray, bounds: np.ndarray, parts: Parts, device: torch.device
+) -> np.ndarray:
     """The edges of all processes whose first node is a row of this one."""
     owner = np.searchsorted(bounds, both[:, 0], side="right") - 1
     counts = np.bincount(owner, minlength=len(bounds) - 1)
@@ -364,7 +366,9 @@ def _symmetric(found: np.ndarray, first: int, last: int, count: int, folder: Pat
     return rows
 
 
-def _joined(files: _Archives | _Tables, first: int, last: int, folder: Path) -> dict[str, Any]:
+def _joined_nodes(
+    files: _Archives | _Tables, first: int, last: int, folder: Path
+) -> dict[str, Any]:
     """The arrays of these nodes, joined over all files."""
     found = list(files.nodes(first, last))
     joined: dict[str, Any] = {}

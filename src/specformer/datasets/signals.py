@@ -126,12 +126,20 @@ def photographs(size: int = 40, count: int = 4) -> SignalSet:
     return _on_grid(EMBEDDED, images, titles)
 
 
+def _grey(image: np.ndarray) -> np.ndarray:
+    """An image in shades of grey, from 0 to 1 if its pixels are whole numbers."""
+    from skimage import color
+
+    if image.ndim == 3:
+        image = color.rgb2gray(image[..., :3]) if image.shape[-1] >= 3 else image[..., 0]
+    return image / np.iinfo(image.dtype).max if image.dtype.kind in "ui" else image.astype(float)
+
+
 def _grey_square(name: str, size: int) -> np.ndarray:
-    from skimage import color, io, transform
+    from skimage import io, transform
 
     with resources.as_file(resources.files("skimage.data") / name) as path:
-        image = io.imread(path)
-    grey = color.rgb2gray(image[..., :3]) if image.ndim == 3 else image / 255.0
+        grey = _grey(io.imread(path))
     side = min(grey.shape)
     top, left = (grey.shape[0] - side) // 2, (grey.shape[1] - side) // 2
     square = grey[top : top + side, left : left + side]
@@ -183,7 +191,7 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
 def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     """A grey version of an image file in [0, 1], its longer side at most ``largest`` pixels."""
     from PIL import Image
-    from skimage import color, io, transform
+    from skimage import io, transform
 
     path = Path(path)
     if not path.is_file():
@@ -199,11 +207,9 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
         Image.MAX_IMAGE_PIXELS = usual
     if image.ndim == 4 and len(image) == 1:  # a GIF of one picture
         image = image[0]
-    if image.ndim == 3:
-        image = color.rgb2gray(image[..., :3]) if image.shape[-1] >= 3 else image[..., 0]
-    if image.ndim != 2 or min(image.shape) < 2:
-        raise GraphError(f"{path}: expected one image of at least 2 × 2 pixels, not {image.shape}.")
-    grey = image / np.iinfo(image.dtype).max if image.dtype.kind in "ui" else image.astype(float)
+    grey = _grey(image)
+    if grey.ndim != 2 or min(grey.shape) < 2:
+        raise GraphError(f"{path}: expected one image of at least 2 × 2 pixels, not {grey.shape}.")
     if not np.isfinite(grey).all() or np.ptp(grey) == 0:
         raise GraphError(f"{path}: all pixels are equal, or some are not numbers.")
     if min(grey.min(), 1 - grey.max()) < -_ROUNDING:
