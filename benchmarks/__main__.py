@@ -10,9 +10,9 @@ import typer
 from rich.markup import escape
 
 from specformer.cli import main
+from specformer.cli.command_run import repeat_command
 from specformer.cli.options import Shared, shares, split_names
 from specformer.cli.output import print_json
-from specformer.cli.run_in_hand import repeat_command
 
 app = typer.Typer(name="benchmarks", add_completion=False, pretty_exceptions_enable=False)
 

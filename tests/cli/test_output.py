@@ -8,7 +8,7 @@ import time
 import pytest
 
 from specformer.cli import output
-from specformer.cli.output import echo, first_words, own_progress, waited_for
+from specformer.cli.output import echo, heartbeat, start_heartbeat, without_heartbeat
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +26,8 @@ def heard(capfd: pytest.CaptureFixture[str], lines: int) -> list[str]:
 
 
 def test_words_are_said_again_until_the_command_ends(capfd: pytest.CaptureFixture[str]) -> None:
-    with waited_for():
-        first_words("Reading mine.", silent=False)
+    with heartbeat():
+        start_heartbeat("Reading mine.", silent=False)
         first, second, *_ = heard(capfd, 2)
     assert first == "Reading mine."
     assert second[8:] == " Reading mine · 0 s"
@@ -37,9 +37,9 @@ def test_words_are_said_again_until_the_command_ends(capfd: pytest.CaptureFixtur
 
 
 def test_a_stage_tells_its_own_progress(capfd: pytest.CaptureFixture[str]) -> None:
-    with waited_for():
-        first_words("Reading mine.", silent=False)
-        with own_progress():
+    with heartbeat():
+        start_heartbeat("Reading mine.", silent=False)
+        with without_heartbeat():
             time.sleep(0.03)  # a line that was on its way
             capfd.readouterr()
             time.sleep(0.05)
@@ -52,12 +52,12 @@ def test_on_a_terminal_one_line_is_written_over(
 ) -> None:
     monkeypatch.setattr(output, "_is_terminal", lambda: True)
     err = ""
-    with waited_for():
-        first_words("Reading mine.", silent=False)
+    with heartbeat():
+        start_heartbeat("Reading mine.", silent=False)
         while err.count("\r\x1b[2K") < 2:
             time.sleep(0.01)
             err += capfd.readouterr().err
-        with own_progress():
+        with without_heartbeat():
             time.sleep(0.03)  # a line that was on its way
             echo("Read.", err=True)
             err += capfd.readouterr().err
@@ -75,12 +75,12 @@ def test_a_warning_takes_the_line_too(
     usual, err = logging.lastResort, ""
     logger = logging.getLogger("specformer.tasks")
     monkeypatch.setattr(logger, "propagate", False)  # to pytest's own handlers
-    with waited_for():
-        first_words("Reading mine.", silent=False)
+    with heartbeat():
+        start_heartbeat("Reading mine.", silent=False)
         while "\r\x1b[2K" not in err:
             time.sleep(0.01)
             err += capfd.readouterr().err
-        with own_progress():
+        with without_heartbeat():
             time.sleep(0.03)  # a line that was on its way
             logger.warning("Mind %s.", "the gap")
             err += capfd.readouterr().err
@@ -89,9 +89,9 @@ def test_a_warning_takes_the_line_too(
 
 
 def test_silence_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
-    with waited_for():
-        first_words("Reading mine.", silent=True)
+    with heartbeat():
+        start_heartbeat("Reading mine.", silent=True)
         time.sleep(0.05)
-    with own_progress():  # outside of a command too
+    with without_heartbeat():  # outside of a command too
         pass
     assert capfd.readouterr().err == ""

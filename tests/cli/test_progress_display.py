@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from specformer.cli import progress_display
-from specformer.cli.progress_display import arranged, progress_bars
+from specformer.cli.progress_display import laid_out, progress_bars
 from specformer.errors import ConfigError
 
 FIGURES = {"loss": 0.353, "runs_left": 2.0}
@@ -76,7 +76,7 @@ def test_a_terminal_has_a_bar_and_a_file_has_none(monkeypatch, capsys):
 @pytest.mark.parametrize("width", range(44, 130, 7))
 def test_rows_fit_and_hold_everything_once(width):
     parts = ("mine: specformer", "400/2,000", "accuracy 0.625 · loss 0.353", "0:05, at most 1:20")
-    rows = arranged(*parts, width)
+    rows = laid_out(*parts, width)
     assert all(len(left) + bar + len(right) + 2 <= width for left, bar, right in rows)
     together = "\n".join(left + right for left, _, right in rows)
     assert all(together.count(part) == 1 for part in parts)

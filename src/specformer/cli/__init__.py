@@ -22,8 +22,8 @@ import typer
 
 from specformer import __version__
 from specformer.cli import inspecting, learning, reproducing, searching
-from specformer.cli.output import echo, waited_for
-from specformer.cli.run_in_hand import Ended
+from specformer.cli.command_run import Ended
+from specformer.cli.output import echo, heartbeat
 from specformer.errors import ConfigError, SpecformerError, system_sentence
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def main(program: typer.Typer = app) -> None:
     _open_standard_streams()
     try:
         _refuse_undecodable(sys.argv[1:])
-        with _ending_in_order(), waited_for():
+        with _ending_in_order(), heartbeat():
             program()
     except BrokenPipeError:  # the reader, for example `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

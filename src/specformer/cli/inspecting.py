@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from specformer.cli.options import Shared, shares
-from specformer.cli.output import echo, print_json, reading_told
+from specformer.cli.output import echo, print_json, showing_logs
 from specformer.errors import ConfigError, RunError
 
 
@@ -47,7 +47,7 @@ def inspect(
     from specformer.tasks.overview import in_words
     from specformer.tasks.train import inspect_source
 
-    with reading_told(shared.json):
+    with showing_logs(shared.json):
         found = inspect_source(source, shared.data, shared.request(source).columns)
     if shared.json:
         print_json(found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from specformer.cli.output import first_words, reading_told
+from specformer.cli.output import showing_logs, start_heartbeat
 from specformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Shared:
 
     def begin(self, text: str) -> None:
         """Say at once what is being done, unless silent."""
-        first_words(text, self.silent)
+        start_heartbeat(text, self.silent)
 
     def request(
         self, source: str, recipe: str | None = None, start: Path | None = None, **others: Any
@@ -175,7 +175,7 @@ class Shared:
         from specformer.cli.progress_display import progress_bars
         from specformer.tasks.job import Workplace
 
-        with progress_bars(self.silent) as progress, reading_told(self.silent or not told):
+        with progress_bars(self.silent) as progress, showing_logs(self.silent or not told):
             yield Workplace(self.target, self.data, self.spectra, progress, **more)
 
 

@@ -1,4 +1,4 @@
-"""What a command writes: lines, JSON, and signs of life while it works."""
+"""What a command writes: lines, JSON, and a heartbeat while it works."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _ToStderr(logging.Handler):
 
 
 @contextmanager
-def reading_told(silent: bool) -> Iterator[None]:
+def showing_logs(silent: bool) -> Iterator[None]:
     """Show on standard error how data are read and what is chosen for them, unless silent."""
     rooms = [] if silent else [logging.getLogger(f"specformer.{room}") for room in _TELLING]
     handler = _ToStderr()
@@ -118,7 +118,7 @@ def reading_told(silent: bool) -> Iterator[None]:
             room.setLevel(level)
 
 
-class Waiting:
+class Heartbeat:
     """Says every other second what a command is doing, except in stages with their own progress.
 
     Otherwise imports, reading files and writing reports would be silent for seconds. On a terminal
@@ -188,49 +188,49 @@ def _is_terminal() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-_WAITING: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
+_HEARTBEAT: ContextVar[Heartbeat | None] = ContextVar("heartbeat", default=None)
 
 
 @contextmanager
-def waited_for() -> Iterator[None]:
-    """Run a command with signs of life; warnings that nothing else shows clear their line."""
-    waiting, warnings, usual = Waiting(), _ToStderr(), logging.lastResort
+def heartbeat() -> Iterator[None]:
+    """Run a command with a heartbeat; warnings that nothing else shows clear their line."""
+    current, warnings, usual = Heartbeat(), _ToStderr(), logging.lastResort
     warnings.setLevel(logging.WARNING)
-    before = _WAITING.set(waiting)
+    before = _HEARTBEAT.set(current)
     logging.lastResort = warnings
     try:
         yield
     finally:
         logging.lastResort = usual
-        waiting.end()
-        _WAITING.reset(before)
+        current.end()
+        _HEARTBEAT.reset(before)
 
 
 def clear_line() -> None:
     """Clear the line that says what a command is doing, before other output."""
-    if waiting := _WAITING.get():
-        waiting.clear()
+    if current := _HEARTBEAT.get():
+        current.clear()
 
 
-def first_words(text: str, silent: bool) -> None:
+def start_heartbeat(text: str, silent: bool) -> None:
     """Say what is being done before heavy packages are imported, and repeat it while it lasts.
 
     Of several workers, only the first says it.
     """
     is_first = os.environ.get("RANK", "0") == "0"
-    if (waiting := _WAITING.get()) and is_first and not silent:
-        waiting.begin(text)
+    if (current := _HEARTBEAT.get()) and is_first and not silent:
+        current.begin(text)
 
 
-def quiet_for() -> float:
-    """Seconds since the last sign of life; 0 outside of a command."""
-    waiting = _WAITING.get()
-    return time.monotonic() - waiting.told if waiting else 0.0
+def since_heartbeat() -> float:
+    """Seconds since the last heartbeat; 0 outside of a command."""
+    current = _HEARTBEAT.get()
+    return time.monotonic() - current.told if current else 0.0
 
 
 @contextmanager
-def own_progress() -> Iterator[None]:
+def without_heartbeat() -> Iterator[None]:
     """Run a stage that shows its own progress."""
-    waiting = _WAITING.get()
-    with waiting.stage() if waiting else nullcontext():
+    current = _HEARTBEAT.get()
+    with current.stage() if current else nullcontext():
         yield

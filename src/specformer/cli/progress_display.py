@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from specformer.cli.output import EVERY, clear_line, own_progress, printable, quiet_for
+from specformer.cli.output import EVERY, clear_line, printable, since_heartbeat, without_heartbeat
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 
@@ -83,15 +83,15 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
-def arranged(
+def laid_out(
     label: str, count: str, figures: str, times: str, width: int
 ) -> list[tuple[str, int, str]]:
     """Rows of text, the width of a bar, and text; as few rows as fit into ``width``.
 
     Example:
-        >>> arranged("mine", "3/9", "loss 0.5", "0:05", 80)
+        >>> laid_out("mine", "3/9", "loss 0.5", "0:05", 80)
         [('mine', 40, '3/9 · loss 0.5 · 0:05')]
-        >>> arranged("mine", "3/9", "loss 0.5", "0:05", 24)
+        >>> laid_out("mine", "3/9", "loss 0.5", "0:05", 24)
         [('mine', 8, '3/9 · 0:05'), ('  loss 0.5', 0, '')]
     """
 
@@ -110,13 +110,13 @@ def arranged(
         if fits and all(len(left) + len(right) + 2 <= width for left, right in rows[1:]):
             break
     barred = next(number for number, (_, right) in enumerate(rows) if right)
-    arranged = []
+    found = []
     for number, (left, right) in enumerate(rows):
         room = width - len(left) - len(right) - 2
         bar = max(0, min(_LONG_BAR, room)) if count and number == barred else 0
         if left.strip() or right:
-            arranged.append((left, bar, right))
-    return arranged
+            found.append((left, bar, right))
+    return found
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def _running(stage: _Stage, end: Callable[[bool], None]) -> Iterator[Update]:
     """
     has_line = True
     try:
-        with own_progress():
+        with without_heartbeat():
             yield stage.update
     except SpecformerError:
         has_line = bool(stage.done)
@@ -175,7 +175,7 @@ class _Live:
         full, empty = ("#", "-") if ascii_only else ("━", "─")
         share = 1.0 if ended else min(1.0, stage.done / max(1, stage.total))
         shown = Text()
-        rows = arranged(
+        rows = laid_out(
             stage.label, stage.count, stage.figures, stage.times(ended), self._console.width
         )
         for number, (left, bar, right) in enumerate(rows):
@@ -205,7 +205,7 @@ class _Logged:
             parts = (label, stage.count, stage.figures, stage.times(last))
             self.say(f"{time.strftime('%H:%M:%S')} {' · '.join(filter(None, parts))}")
 
-        first = max(EVERY / 10, EVERY - quiet_for())  # counted from the last sign of life
+        first = max(EVERY / 10, EVERY - since_heartbeat())  # counted from the last heartbeat
 
         def tell() -> None:
             wait = first

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specformer.cli.options import Shared, shares, split_names
-from specformer.cli.output import echo, farewell, print_json
-from specformer.cli.run_in_hand import (
-    RunInHand,
+from specformer.cli.command_run import (
+    CommandRun,
+    continuing_command,
+    explaining_resume,
     finish_run,
-    going_on,
     refuse_taken,
     repeat_command,
-    same_command,
 )
+from specformer.cli.options import Shared, shares, split_names
+from specformer.cli.output import echo, farewell, print_json
 from specformer.errors import ConfigError, check_known
 
 if TYPE_CHECKING:
@@ -122,17 +122,17 @@ def _run_table(config: dict[str, Any], shared: Shared) -> None:
     # Options that are not given have the table's own defaults.
     settings = {option: value for option, value in parts.items() if value is not None}
     tables: list[Callable[..., Any]] = [table1, table2, table3, table4]
-    with RunInHand.new(shared.out, f"table-{number}", config) as hand:
+    with CommandRun.new(shared.out, f"table-{number}", config) as command:
         if number in _CHECKPOINTED:
-            settings["begin"] = lambda: hand.begin().path
+            settings["begin"] = lambda: command.begin().path
         with (
-            going_on(lambda: same_command(hand.folder, shared.out)),
+            explaining_resume(lambda: continuing_command(command.folder, shared.out)),
             shared.workplace(told=False, lanes=lanes) as place,
         ):
             result, arrays = tables[number - 1](
                 **settings, assignments=config["set"], place=place, seed=shared.seed
             )
-        run = hand.begin()
+        run = command.begin()
         result, report = finish_run(run, _KINDS[number], result, arrays, config)
     rows = with_cited(number, result["rows"])
     if shared.json:
@@ -267,8 +267,8 @@ def _fresh(name: str, chosen: PaperFigure, shared: Shared) -> tuple[Ran, Path]:
         "command": "figure", "figure": name, "set": changes, "seed": shared.seed,
         "device": str(shared.target), "repeat": repeat_command(),
     }  # fmt: skip
-    with RunInHand.new(None, f"figure-{name}", config) as hand:
-        run = hand.begin()
+    with CommandRun.new(None, f"figure-{name}", config) as command:
+        run = command.begin()
         with shared.workplace(told=False) as place:
             result, arrays = chosen.run(assignments=changes, place=place, seed=shared.seed)
         complete, _ = finish_run(run, chosen.kind, result, arrays, config)

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specformer.cli.command_run import (
+    continuing_command,
+    explaining_resume,
+    refuse_taken,
+    repeat_command,
+)
 from specformer.cli.options import Shared, shares, split_names
 from specformer.cli.output import echo, farewell, print_json
-from specformer.cli.run_in_hand import going_on, refuse_taken, repeat_command, same_command
 
 if TYPE_CHECKING:
     from specformer.training.runs.folder import RunFolder
@@ -78,7 +83,7 @@ def tune(
     def same() -> list[str]:
         return sys.argv[1:] if (folder / TRIALS).exists() else []
 
-    with going_on(same), shared.workplace() as place:
+    with explaining_resume(same), shared.workplace() as place:
         result = search(job, plan, folder, place)
     if shared.json:
         print_json(result)
@@ -146,7 +151,7 @@ def compare(
     )
     begun: list[RunFolder] = []
     with (
-        going_on(lambda: same_command(begun[0] if begun else None, out)),
+        explaining_resume(lambda: continuing_command(begun[0] if begun else None, out)),
         shared.workplace() as place,
     ):
         found = compare_models(made, place, out, against, begun.append)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from specformer import Specformer
-from specformer.cli.run_in_hand import portable_command
+from specformer.cli.command_run import portable_command
 from specformer.errors import RunError
 from specformer.files.sealed import sealed
 from specformer.training.runs.folder import RunFolder

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _RUNS = "runs"
 
 
-class RunInHand:
+class CommandRun:
     """A run whose folder is made once its input is valid, and removed if the run is then refused.
 
     Args:
@@ -123,7 +123,7 @@ class Ended(SystemExit):
 
 
 @contextmanager
-def going_on(
+def explaining_resume(
     command: Callable[[], Sequence[str]], kept: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
     """If a signal stops the work, say how to continue it, or to start over if nothing was kept.
@@ -139,7 +139,7 @@ def going_on(
         raise
 
 
-def same_command(run: RunFolder | None, out: Path | None) -> list[str]:
+def continuing_command(run: RunFolder | None, out: Path | None) -> list[str]:
     """The words of this command that continue its run; none if it has not begun."""
     if run is None:
         return []
