@@ -12,7 +12,7 @@ from tests.reports.example_run import example, write_run
 
 from specformer.errors import RunError
 from specformer.reports.html import render_comparison
-from specformer.reports.standings import differing_settings, laid_together, names_of
+from specformer.reports.standings import differing_settings, merged_runs, names_of_runs
 from specformer.reports.variants import Rows
 from specformer.training.runs.folder import RunFolder
 
@@ -36,7 +36,7 @@ def pair(tmp_path_factory):
 
 
 def test_each_run_keeps_its_numbers_and_arrays(pair):
-    result, arrays = laid_together(pair)
+    result, arrays = merged_runs(pair)
 
     assert [entry["recipe"] for entry in result["nodes"]] == ["one", "two"]
     ((_, _, found),) = list(Rows.of("nodes", result, arrays).found("response"))
@@ -58,7 +58,7 @@ def test_paired_differences_are_corrected_and_told(pair):
     half = stats.t.ppf(0.975, 4) * error
     assert row == [
         "Specformer (two)", "Specformer (one)", f"+{100 * gaps.mean():.1f}",
-        f"± {100 * half:.1f}", f"{p:.3f}", "holds" if p < 0.05 else "may be chance",
+        f"± {100 * half:.1f}", f"{p:.3f}", "holds" if p < 0.05 else "may be p_value",
     ]  # fmt: skip
 
 
@@ -84,9 +84,9 @@ def test_only_settings_that_differ_are_listed(tmp_path):
 def test_runs_of_one_name_are_told_apart(tmp_path):
     runs = [RunFolder(tmp_path / part) for part in ("x/run", "y/run", "z")]
 
-    assert list(names_of(runs)) == ["x/run", "y/run", "z"]
+    assert list(names_of_runs(runs)) == ["x/run", "y/run", "z"]
     with pytest.raises(RunError, match="every run once"):
-        names_of([runs[0], runs[0]])
+        names_of_runs([runs[0], runs[0]])
 
 
 def test_nothing_to_compare_is_said(tmp_path):

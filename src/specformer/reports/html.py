@@ -25,7 +25,7 @@ from specformer.reports.sections.report_tables import search_section
 from specformer.reports.standings import (
     differences_section,
     differing_settings,
-    laid_together,
+    merged_runs,
     standings_section,
 )
 from specformer.reports.variants import Arrays, Rows
@@ -57,7 +57,7 @@ def render_report(run: RunFolder) -> str:
 
 def render_comparison(runs: Sequence[RunFolder]) -> str:
     """Several runs side by side, as one self-contained page."""
-    result, arrays = laid_together(runs)
+    result, arrays = merged_runs(runs)
     return _page(result, arrays, "", [differences_section(runs, result)])
 
 

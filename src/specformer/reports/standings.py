@@ -58,11 +58,11 @@ def signed(result: Result, difference: Mapping[str, Any] | None) -> tuple[str, s
     return sign + write(abs(mean), like=abs(mean)), spread
 
 
-def chance(difference: Mapping[str, Any] | None) -> str:
+def p_value(difference: Mapping[str, Any] | None) -> str:
     """The adjusted p-value of a difference.
 
     Example:
-        >>> chance({"p_holm": 0.0312}), chance({"p_holm": 1e-7}), chance({"p_holm": None})
+        >>> p_value({"p_holm": 0.0312}), p_value({"p_holm": 1e-7}), p_value({"p_holm": None})
         ('0.031', '< 0.001', '–')
     """
     if difference is None or (p := difference["p_holm"]) is None:
@@ -70,7 +70,7 @@ def chance(difference: Mapping[str, Any] | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def held(difference: Mapping[str, Any] | None) -> str:
+def holds_in_a_word(difference: Mapping[str, Any] | None) -> str:
     """Whether a difference holds: yes, no, or a dash if it cannot be told."""
     told = (difference or {}).get("holds")
     return numbers.NONE if told is None else "yes" if told else "no"
@@ -92,8 +92,8 @@ def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
             figure(result, row["test"]),
             figure(result, row["val"]),
             " ".join(filter(None, signed(result, row["difference"]))),
-            chance(row["difference"]),
-            held(row["difference"]),
+            p_value(row["difference"]),
+            holds_in_a_word(row["difference"]),
             f"{row['seconds']:.1f}",
         ]
         for row in result["rows"]
@@ -189,7 +189,7 @@ def _standings(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
             Cell(figure(result, row["test"]), value=row["test"]["mean"]),
             Cell(figure(result, row["val"]), value=row["val"]["mean"]),
             _signed_cell(result, difference),
-            Cell(chance(difference), value=difference and difference["p_holm"]),
+            Cell(p_value(difference), value=difference and difference["p_holm"]),
             Cell(numbers.count(row["parameters"]), value=row["parameters"]),
             Cell(numbers.duration(row["seconds"]), value=row["seconds"]),
         )
@@ -239,12 +239,12 @@ _OVERLAP = 1 / 3
 _ASIDE = ("command", "repeat", "set", "device", "settings.description", "lanes", "tensorboard")
 
 
-def laid_together(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def merged_runs(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """All runs as the result and arrays of one run, in which each is a recipe of its model."""
     merged: dict[str, Any] = {kind: [] for kind in _KINDS}
     arrays: dict[str, np.ndarray] = {}
     spectra: dict[str, Any] = {}
-    for name, run in names_of(runs).items():
+    for name, run in names_of_runs(runs).items():
         result = run.result()
         arrays_here = run.outputs() if (run.path / OUTPUTS).exists() else {}
         for kind in _KINDS:
@@ -253,7 +253,7 @@ def laid_together(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, 
             for entry in entries:
                 own = f"{name}, {entry['recipe']}" if several else name
                 merged[kind].append({**entry, "recipe": own})
-                arrays |= _renamed(arrays_here, kind, entry, own)
+                arrays |= _arrays_of_run(arrays_here, kind, entry, own)
         arrays |= {
             key: array
             for key, array in arrays_here.items()
@@ -267,7 +267,7 @@ def laid_together(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, 
     return {"kind": "comparison", "title": title, "spectra": [*spectra.values()], **found}, arrays
 
 
-def _renamed(arrays: Arrays, kind: str, entry: Entry, own: str) -> dict[str, np.ndarray]:
+def _arrays_of_run(arrays: Arrays, kind: str, entry: Entry, own: str) -> dict[str, np.ndarray]:
     """A row's arrays under the name that its run has on the page."""
     where, (model, recipe) = f"{kind}/{entry[_KINDS[kind]]}", variant(entry)
     return {
@@ -278,7 +278,7 @@ def _renamed(arrays: Arrays, kind: str, entry: Entry, own: str) -> dict[str, np.
     }
 
 
-def names_of(runs: Sequence[RunFolder]) -> dict[str, RunFolder]:
+def names_of_runs(runs: Sequence[RunFolder]) -> dict[str, RunFolder]:
     """The runs by their folders' names, with the folder above if two have the same name."""
     paths = [run.path.resolve() for run in runs]
     if len(set(paths)) < len(paths):
@@ -298,20 +298,20 @@ def differences_section(runs: Sequence[RunFolder], result: Mapping[str, Any]) ->
             "Runs on the same splits are compared split by split: what they share cancels out, "
             "and a difference holds if chance would rarely give one as large."
         ),
-        blocks=(*_paired(result), differing_settings(names_of(runs))),
+        blocks=(*_paired_listings(result), differing_settings(names_of_runs(runs))),
     )
 
 
-def _paired(result: Mapping[str, Any]) -> Iterator[Listing]:
+def _paired_listings(result: Mapping[str, Any]) -> Iterator[Listing]:
     """The paired differences of the runs on each filter or data set."""
     for kind, key in _KINDS.items():
         metric = "sse" if kind == "filters" else "test"
         for name, group in entries_by(result.get(kind) or (), key).items():
-            for same in _alike(group, metric):
-                yield _told(name, same, metric)
+            for same in _on_same_splits(group, metric):
+                yield _paired_listing(name, same, metric)
 
 
-def _alike(group: Sequence[Entry], metric: str) -> Iterator[list[Entry]]:
+def _on_same_splits(group: Sequence[Entry], metric: str) -> Iterator[list[Entry]]:
     """Groups of two or more rows of a data set that have the same metric and splits."""
     found: dict[Any, list[Entry]] = {}
     for entry in group:
@@ -322,7 +322,7 @@ def _alike(group: Sequence[Entry], metric: str) -> Iterator[list[Entry]]:
     yield from (rows for rows in found.values() if len(rows) > 1)
 
 
-def _told(name: str, group: Sequence[Entry], metric: str) -> Listing:
+def _paired_listing(name: str, group: Sequence[Entry], metric: str) -> Listing:
     measured = str(group[0].get("metric") or ("sse" if metric == "sse" else "accuracy"))
     lower = metric == "sse" or metric_named(measured).lower
     figures = {
@@ -334,7 +334,7 @@ def _told(name: str, group: Sequence[Entry], metric: str) -> Listing:
             each["model"],
             each["against"],
             *signed({"metric": measured}, each),
-            chance(each),
+            p_value(each),
             {True: "holds", False: "may be chance", None: numbers.NONE}[each["holds"]],
         )
         for each in paired_differences(figures, lower=lower, overlap=_OVERLAP if shared else 0.0)

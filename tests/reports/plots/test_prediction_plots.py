@@ -18,10 +18,10 @@ from specformer.reports.plots.prediction_plots import (
     calibration_plot,
     confusion_plot,
     errors_plot,
-    parted,
-    parting_plot,
+    rates_by_threshold,
     share_plot,
     spread_plot,
+    threshold_plot,
 )
 from specformer.training.evaluation.summaries import wilson95
 
@@ -38,7 +38,7 @@ def classes_and_scores(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_shares_are_scikit_learns(seed: int) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     classes, scores = classes_and_scores(seed)
-    found, false, exact = parted(classes, scores)
+    found, false, exact = rates_by_threshold(classes, scores)
     false_rate, true_rate, _ = metrics.roc_curve(classes, scores, drop_intermediate=False)
     np.testing.assert_allclose((false, found), (false_rate, true_rate))
     precision, recall, _ = metrics.precision_recall_curve(classes, scores)
@@ -49,16 +49,18 @@ def test_shares_are_scikit_learns(seed: int) -> None:
 def test_unknown_classes_are_left_out() -> None:
     classes, scores = classes_and_scores(0)
     more = np.append(classes, [np.nan, np.nan]), np.append(scores, [0.1, 2.0])
-    for one, other in zip(parted(classes, scores), parted(*more), strict=True):
+    for one, other in zip(
+        rates_by_threshold(classes, scores), rates_by_threshold(*more), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
 
 
 def test_a_target_without_known_classes_is_a_point() -> None:
-    for share in parted(np.full(3, np.nan), np.arange(3.0)):
+    for share in rates_by_threshold(np.full(3, np.nan), np.arange(3.0)):
         assert len(share) == 1
     unknown = np.full(3, np.nan)
     for precision in (True, False):
-        assert parting_plot({OURS: (unknown, np.arange(3.0))}, precision=precision).axes
+        assert threshold_plot({OURS: (unknown, np.arange(3.0))}, precision=precision).axes
     assert agreement_plot(unknown, np.arange(3.0), OURS).axes
 
 
@@ -78,7 +80,7 @@ def test_rare_ones_are_all_drawn() -> None:
     order = np.argsort(-scores)
     ranks = np.flatnonzero(classes[order]) + 1
     expected = np.arange(1, 21) / ranks
-    (line,) = parting_plot({OURS: (classes, scores)}, precision=True).axes[0].lines
+    (line,) = threshold_plot({OURS: (classes, scores)}, precision=True).axes[0].lines
     np.testing.assert_allclose(line.get_xdata(), np.arange(21) / 20)
     np.testing.assert_allclose(line.get_ydata(), np.append(expected[0], expected))
 
@@ -87,7 +89,7 @@ def test_a_long_path_keeps_its_shape() -> None:
     """The area below the points that are drawn is that below all."""
     random = np.random.default_rng(0)
     classes = (random.random(40_000) < 0.01).astype(float)
-    found, false, _ = parted(classes, random.standard_normal(40_000) + 3.0 * classes)
+    found, false, _ = rates_by_threshold(classes, random.standard_normal(40_000) + 3.0 * classes)
     x, y = spaced(false, found)
     assert len(x) <= 202
     areas = [(np.diff(a) * (b[1:] + b[:-1]) / 2).sum() for a, b in ((x, y), (false, found))]
@@ -95,7 +97,7 @@ def test_a_long_path_keeps_its_shape() -> None:
 
 
 def test_one_class_alone_is_no_error() -> None:
-    found, false, _ = parted(np.zeros(3), np.arange(3.0))
+    found, false, _ = rates_by_threshold(np.zeros(3), np.arange(3.0))
     assert found.tolist() == [0.0] * 4
     assert false[-1] == 1.0
 
@@ -103,15 +105,15 @@ def test_one_class_alone_is_no_error() -> None:
 @pytest.mark.parametrize("only", [0.0, 1.0, np.nan])
 def test_one_class_alone_has_no_line_but_a_note(only: float) -> None:
     classes = np.array([only, np.nan, only])
-    (axis,) = parting_plot({OURS: (classes, np.arange(3.0))}, precision=True).axes
+    (axis,) = threshold_plot({OURS: (classes, np.arange(3.0))}, precision=True).axes
     assert not axis.lines
-    (axis,) = parting_plot({OURS: (classes, np.arange(3.0))}, precision=False).axes
+    (axis,) = threshold_plot({OURS: (classes, np.arange(3.0))}, precision=False).axes
     (diagonal,) = axis.lines
     np.testing.assert_array_equal(*diagonal.get_data())
     assert axis.get_title(loc="right") == "one class alone"
     unscored = np.array([np.nan, 0.5, 0.4])  # the only one has no score
     pair = np.array([1.0, 0.0, 0.0]), unscored
-    assert not parting_plot({OURS: pair}, precision=True).axes[0].lines
+    assert not threshold_plot({OURS: pair}, precision=True).axes[0].lines
 
 
 def test_points_are_the_known_pairs_within_equal_limits() -> None:
@@ -138,7 +140,7 @@ def test_long_names_stay_within_their_panel() -> None:
     pair = np.arange(3.0), np.arange(3.0)
     for figure in (
         agreement_plot(*pair, OURS, title=name, target=name),
-        parting_plot({OURS: (np.array([0.0, 1, 1]), np.arange(3.0))}, precision=True, title=name),
+        threshold_plot({OURS: (np.array([0.0, 1, 1]), np.arange(3.0))}, precision=True, title=name),
     ):
         axis = figure.axes[0]
         renderer = FigureCanvasAgg(figure).get_renderer()
@@ -151,7 +153,7 @@ def test_long_names_stay_within_their_panel() -> None:
 @pytest.mark.parametrize("precision", [True, False])
 def test_a_line_a_model(precision: bool) -> None:
     looks = [look("gin"), OURS]
-    figure = parting_plot(
+    figure = threshold_plot(
         {style: classes_and_scores(seed) for seed, style in enumerate(looks)}, precision=precision
     )
     lines = figure.axes[0].lines

@@ -56,7 +56,7 @@ def even(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(x)[index], np.asarray(y)[index]
 
 
-def held(runs: np.ndarray) -> np.ndarray:
+def with_last_readings(runs: np.ndarray) -> np.ndarray:
     """Repeat each run's last reading to the end; drop epochs after the last run's end."""
     alive = np.isfinite(runs)
     if not alive.any():

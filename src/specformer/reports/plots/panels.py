@@ -90,7 +90,7 @@ _LINE = 0.17
 _HEADING: dict[str, Any] = {"fontsize": 10, "fontweight": "bold", "color": INK}
 
 
-def titled(axis: Axes, title: str, note: str = "") -> None:
+def add_title(axis: Axes, title: str, note: str = "") -> None:
     """Draw a small heading at the panel's left edge, and a note at its right."""
     if note:
         axis.set_title(note, loc="right", fontsize=8.5, color=MUTED, pad=7)
@@ -98,9 +98,9 @@ def titled(axis: Axes, title: str, note: str = "") -> None:
         axis.set_title(title, loc="left", pad=7, **_HEADING)
 
 
-def subtitled(figure: Figure, axis: Axes, title: str, subtitle: str) -> None:
+def add_headings(figure: Figure, axis: Axes, title: str, subtitle: str) -> None:
     """Draw a heading and, if there is a subtitle, a line below it for which the figure grows."""
-    titled(axis, title)
+    add_title(axis, title)
     if not subtitle:
         return
     _grow(figure, above=_LINE)
@@ -111,7 +111,7 @@ def subtitled(figure: Figure, axis: Axes, title: str, subtitle: str) -> None:
     )  # fmt: skip
 
 
-def keyed(figure: Figure, axis: Axes, columns: int = 4, handle: float = 2.2) -> None:
+def add_legend(figure: Figure, axis: Axes, columns: int = 4, handle: float = 2.2) -> None:
     """Draw a legend below the panel, for which the figure grows."""
     handles, labels = axis.get_legend_handles_labels()
     if not handles:

@@ -19,7 +19,7 @@ from specformer.reports.plots.drawing import (
     power,
     spaced,
 )
-from specformer.reports.plots.panels import SERIES, keyed, panels, styled, tell, titled
+from specformer.reports.plots.panels import SERIES, add_legend, add_title, panels, styled, tell
 from specformer.training.evaluation.summaries import interval95, wilson95
 
 #: Width and height in inches; about square within the margins.
@@ -71,12 +71,12 @@ def agreement_plot(
     axis.set_xlabel(f"measured {_short(target)}".strip())
     axis.set_ylabel("predicted")
     note = f"{len(shown):,} of {len(known):,}" if len(shown) < len(known) else ""
-    titled(axis, _short(title), note)
+    add_title(axis, _short(title), note)
     return figure
 
 
 @styled
-def parting_plot(
+def threshold_plot(
     classes: Mapping[Look, tuple[np.ndarray, np.ndarray]], *, precision: bool, title: str = ""
 ) -> Figure:
     """How well scores ``[n]`` separate classes ``[n]`` of 1 and 0, by model.
@@ -87,7 +87,7 @@ def parting_plot(
     figure, (axis,) = panels(*_SQUARE)
     if not precision:
         axis.plot((0, 1), (0, 1), color=MUTED, lw=0.8, zorder=1)
-    shares = {style: parted(*pair) for style, pair in classes.items()}
+    shares = {style: rates_by_threshold(*pair) for style, pair in classes.items()}
     both = {style: own for style, own in shares.items() if own[0][-1] and own[1][-1]}
     for style, (found, false, exact) in by_look(both).items():
         if precision:  # points between two ones are left out: there precision only falls
@@ -100,7 +100,7 @@ def parting_plot(
     axis.set_xlabel("recall" if precision else "false positive rate")
     axis.set_ylabel("precision" if precision else "true positive rate")
     axis.grid(color=RULE, lw=0.5)
-    titled(axis, _short(title), "" if both else "one class alone")
+    add_title(axis, _short(title), "" if both else "one class alone")
     return figure
 
 
@@ -134,7 +134,7 @@ def confusion_plot(counts: np.ndarray, names: Sequence[str], *, title: str = "")
     if slanted:
         for label in axis.get_xticklabels():
             label.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
-    titled(axis, title)
+    add_title(axis, title)
     return figure
 
 
@@ -144,7 +144,9 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 + half - _LONGEST :]}"
 
 
-def parted(classes: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def rates_by_threshold(
+    classes: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """At every threshold, from the highest: true and false positive rate, and precision.
 
     Classes are 0, 1 or NaN, which is left out. Equal scores pass a threshold together.
@@ -194,7 +196,7 @@ def share_plot(
             label.set(fontsize=7, rotation=30, ha="right", rotation_mode="anchor")
     axis.set(xlim=(-0.6, len(names) - 0.4), ylim=(-3, 103), xlabel=xlabel, ylabel="right (%)")
     axis.grid(axis="y", color=RULE, lw=0.5)
-    titled(axis, title)
+    add_title(axis, title)
     return figure
 
 
@@ -233,7 +235,7 @@ def calibration_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Fi
         tell(axis, style.label, sure, right, notes)
     axis.set(xlim=(-2, 103), ylim=(-3, 104), xlabel="confidence (%)", ylabel="right (%)")
     axis.grid(color=RULE, lw=0.5)
-    titled(axis, title)
+    add_title(axis, title)
     return figure
 
 
@@ -260,7 +262,7 @@ def size_plot(
     axis.set(xlabel=f"number of {parts}", ylabel=ylabel)
     axis.set_ylim(bottom=0)
     axis.grid(axis="y", color=RULE, lw=0.5)
-    titled(axis, title)
+    add_title(axis, title)
     return figure
 
 
@@ -278,7 +280,7 @@ def spread_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Figure:
         draw_marks(axis, rows[:, 0], rows[:, 1], style, notes)
     axis.set(xlabel="spread over runs", ylabel="error (RMS)", xlim=(0, None), ylim=(0, None))
     axis.grid(axis="y", color=RULE, lw=0.5)
-    titled(axis, title)
+    add_title(axis, title)
     return figure
 
 
@@ -326,7 +328,7 @@ def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = ""
     axis.set_xlim(low, high)
     axis.set_xticks([tick for tick in axis.get_xticks() if max(low, 0) <= tick <= min(high, 100)])
     axis.set_xlabel("test accuracy (%)")
-    titled(axis, title)
+    add_title(axis, title)
     return figure
 
 
@@ -358,5 +360,5 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
     axis.spines["left"].set_visible(False)
     axis.set_ylim(len(errors) - 0.4, -0.6)
     axis.set_xlabel("sum of squared errors, logarithmic scale")
-    keyed(figure, axis, columns=7 if len(looks) < 5 else 4, handle=1.0)
+    add_legend(figure, axis, columns=7 if len(looks) < 5 else 4, handle=1.0)
     return figure

@@ -23,13 +23,20 @@ from specformer.reports.plots.drawing import (
     eigenvalue_axis,
     eigenvalue_limits,
     error_axis,
-    held,
     histogram,
     response_limits,
     thin,
+    with_last_readings,
     within,
 )
-from specformer.reports.plots.panels import keyed, panels, styled, subtitled, tell, titled
+from specformer.reports.plots.panels import (
+    add_headings,
+    add_legend,
+    add_title,
+    panels,
+    styled,
+    tell,
+)
 
 #: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
 BANDS = ("Low", "Medium", "High")
@@ -88,9 +95,9 @@ def filter_plot(
     axis.set_ylim(*response_limits(target, drawn))
     eigenvalue_axis(axis, eigenvalues, window)
     axis.set_ylabel("response")
-    titled(axis, title, formula)
+    add_title(axis, title, formula)
     if legend:
-        keyed(figure, axis, columns=2)
+        add_legend(figure, axis, columns=2)
     return figure
 
 
@@ -109,7 +116,7 @@ def encoding_plot(eigenvalues: np.ndarray, encodings: Mapping[float, np.ndarray]
             waves, cmap="RdBu_r", vmin=-1, vmax=1, origin="lower", aspect="auto", extent=spread
         )
         axis.set(xlabel="channel", ylabel="eigenvalue λ")
-        titled(axis, f"ε = {epsilon:g}")
+        add_title(axis, f"ε = {epsilon:g}")
     return figure
 
 
@@ -141,9 +148,9 @@ def heads_plot(
     eigenvalue_axis(axis, eigenvalues, window)
     axis.set_ylabel("response")
     axis.set_ylim(*above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
-    subtitled(figure, axis, title, subtitle)
+    add_headings(figure, axis, title, subtitle)
     if legend:
-        keyed(figure, axis)
+        add_legend(figure, axis)
     return figure
 
 
@@ -216,7 +223,7 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = ""
     axis.set_yticks(centres, labels, rotation=90, va="center")
     axis.set_xlabel("draws on")
     axis.set_ylabel("band")
-    subtitled(figure, axis, title, subtitle)
+    add_headings(figure, axis, title, subtitle)
     return figure
 
 
@@ -238,7 +245,7 @@ def curves_plot(
     faint = 0.12 * min(1.0, 5 / max(1, len(curves)))  # many tints would add up to grey
     longest, drawn = 0, [np.empty(0)]
     for style, curve in by_look(curves).items():
-        runs = held(np.asarray(curve, dtype=float).reshape(len(curve), -1))
+        runs = with_last_readings(np.asarray(curve, dtype=float).reshape(len(curve), -1))
         if not len(runs):
             continue
         longest = max(longest, len(runs))
@@ -257,7 +264,7 @@ def curves_plot(
     axis.grid(axis="y", color=RULE, lw=0.5)
     axis.set_xlabel("epoch")
     axis.set_ylabel(ylabel)
-    titled(axis, title, "logarithmic scale" if is_log else "")
+    add_title(axis, title, "logarithmic scale" if is_log else "")
     return figure
 
 
@@ -285,8 +292,8 @@ def spectrum_plot(
     right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     right.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     right.grid(axis="y", color=RULE, lw=0.5)
-    titled(left, title or "Density")
-    titled(right, "Sorted")
+    add_title(left, title or "Density")
+    add_title(right, "Sorted")
     return figure
 
 
@@ -301,7 +308,7 @@ def energy_plot(shares: np.ndarray, *, title: str = "") -> Figure:
     eigenvalue_axis(axis, np.array([0.0, 2.0]))
     axis.set_ylabel("energy in a bin (%)")
     axis.set_ylim(bottom=0)
-    titled(axis, title)
+    add_title(axis, title)
     return figure
 
 
@@ -323,5 +330,5 @@ def attention_image(matrix: np.ndarray, eigenvalues: np.ndarray, *, title: str =
     axis.set_xticks(ticks, names)
     axis.set_yticks(ticks, names)
     axis.set(xlabel="looks at λ", ylabel="eigenvalue λ, by rank")
-    titled(axis, title)
+    add_title(axis, title)
     return figure

@@ -207,7 +207,7 @@ def predicted(rows: Rows) -> Iterator[Picture]:
             else:
                 title = target if len(targets) > 1 else name
                 precision = metric.name == "ap"
-                figure = prediction_plots.parting_plot(pairs, precision=precision, title=title)
+                figure = prediction_plots.threshold_plot(pairs, precision=precision, title=title)
                 alt = f"{title}: how well {model_names(pairs)} parts the classes tested."
                 yield picture(figure, alt, key=tuple(pairs))
 
