@@ -176,7 +176,7 @@ class Estimator(BaseEstimator, ABC):
         self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
         self.validation_score_ = trained.result["val"]["mean"]
 
-    def _parted(self, train: np.ndarray, test: np.ndarray, classes: np.ndarray) -> list[Split]:
+    def _split_train(self, train: np.ndarray, test: np.ndarray, classes: np.ndarray) -> list[Split]:
         """One split per run of training nodes or graphs ``[n]``, of which some validate.
 
         If none is to be tested, the test part is the validation part. ``classes`` ``[n]`` are
@@ -247,13 +247,13 @@ def zeros_and_ones(count: int) -> list[np.ndarray]:
     return [np.array([0, 1])] * count
 
 
-def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
+def as_class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Class numbers ``[n]``, -1 for a missing label, and the labels of classes 0, 1, ….
 
     None, NaN and, among whole numbers, -1 are missing labels.
 
     Example:
-        >>> numbers, classes = encoded(["cat", "dog", None, "cat"])
+        >>> numbers, classes = as_class_numbers(["cat", "dog", None, "cat"])
         >>> numbers.tolist(), classes.tolist()
         ([0, 1, -1, 0], ['cat', 'dog'])
     """

@@ -15,8 +15,8 @@ from specformer.estimators.base_estimator import (
     Classifier,
     Estimator,
     Regressor,
+    as_class_numbers,
     as_columns,
-    encoded,
     zeros_and_ones,
 )
 from specformer.graphs import GraphSet
@@ -57,7 +57,7 @@ class GraphEstimator(Estimator):
         job, place = self._resolve(), self._place()
         has_classes = self.task == "classification" and graphs.num_tasks == 1
         classes = graphs.y[:, 0] if has_classes else np.zeros(len(graphs))
-        splits = self._parted(known, np.zeros_like(known), classes)
+        splits = self._split_train(known, np.zeros_like(known), classes)
         self._train(job, GraphLearning().work_on(job, place, graphs, splits), place)
         self._graphs = graphs
         self._adopt(graphs.node_feat.shape[1] + graphs.num_features)
@@ -142,7 +142,7 @@ class GraphClassifier(Classifier, GraphEstimator):
             graphs = super()._targeted(graphs, y)
             self.classes_ = zeros_and_ones(graphs.num_tasks)
             return graphs
-        numbers, self.classes_ = encoded(y)
+        numbers, self.classes_ = as_class_numbers(y)
         if len(numbers) != len(graphs):
             raise GraphError(f"y has {len(numbers)} labels for {len(graphs)} graphs; give one each")
         targets = np.where(numbers < 0, np.nan, numbers).reshape(-1, 1)

@@ -22,9 +22,9 @@ from specformer.estimators.base_estimator import (
     Classifier,
     Estimator,
     Regressor,
+    as_class_numbers,
     as_columns,
     as_labels,
-    encoded,
     is_label,
     zeros_and_ones,
 )
@@ -74,7 +74,7 @@ class SingleGraphEstimator(Estimator):
     def _each(self, data: Any) -> Tensor:
         """The outputs of every model for the nodes, ``[models, n, channels]``."""
         check_is_fitted(self)
-        graph = featured(node_graph_of(data))
+        graph = with_any_features(node_graph_of(data))
         return self._predictor.each(graph, self._place(), PredictionRequest(), SOURCE)
 
     def _outputs(self, data: Any) -> np.ndarray:
@@ -102,7 +102,7 @@ class NodeEstimator(SingleGraphEstimator):
         """
         graph = self._labelled(node_graph_of(data), y)
         graph = with_targets(graph, "regression" if self.task == "regression" else "classification")
-        graph = featured(graph)
+        graph = with_any_features(graph)
         splits = None if mask is None else self._splits(graph, mask)
         job = self._resolve()
         work = NodeLearning().work_on(job, graph, splits)
@@ -137,7 +137,7 @@ class NodeEstimator(SingleGraphEstimator):
         chosen = as_mask(mask, graph.num_nodes) & graph.is_labelled
         assert graph.y is not None
         classes = np.zeros(graph.num_nodes) if graph.num_targets else graph.y
-        return self._parted(chosen, graph.is_labelled & ~chosen, classes)
+        return self._split_train(chosen, graph.is_labelled & ~chosen, classes)
 
     def _counted(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
         if self.task == "classification" and values.ndim == 1:
@@ -181,7 +181,7 @@ class NodeClassifier(Classifier, NodeEstimator):
 
     def _labelled(self, graph: Graph, y: Any) -> Graph:
         if y is not None and np.ndim(y) == 1:
-            numbers, self.classes_ = encoded(y)
+            numbers, self.classes_ = as_class_numbers(y)
             return replace(graph, y=numbers, class_names=tuple(map(str, self.classes_)))
         if y is not None:
             graph = replace(graph, y=as_columns(y, graph.num_nodes), class_names=None)
@@ -234,7 +234,7 @@ def node_graph_of(data: Any) -> Graph:
     return as_graph(data)
 
 
-def featured(graph: Graph) -> Graph:
+def with_any_features(graph: Graph) -> Graph:
     """The graph with its features or, without any, with structural ones."""
     return graph if graph.x is not None else with_structural_features(graph)
 
@@ -301,7 +301,7 @@ class LinkPredictor(SingleGraphEstimator):
 
     def fit(self, data: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from the edges of a graph, as in :meth:`NodeClassifier.fit`; ``y`` is not used."""
-        graph, job = featured(node_graph_of(data)), self._resolve()
+        graph, job = with_any_features(node_graph_of(data)), self._resolve()
         self._learn(job, LinkLearning().links_of(job, graph), graph)
         self._name_classes()
         return self
