@@ -33,7 +33,7 @@ def results_folder(explicit: str | Path | None = None) -> Path:
     """The ledger: an explicit folder, ``./results``, or that of the checkout this runs from."""
     if explicit is not None:
         if not Path(explicit).is_dir():
-            raise RunError(f"{explicit}: there is no such folder; name one with --results.")
+            raise RunError(f"{explicit}: no such folder of results; name another with --results.")
         return Path(explicit)
     beside = Path(specformer.__file__).resolve().parents[2] / "results"
     for folder in (Path("results"), beside):
