@@ -8,13 +8,13 @@ from tests.drawn import random
 
 from specformer.kernels.segments import (
     Segments,
+    at_least_float32,
     contiguous_segments,
     scattered_segments,
     segment_softmax,
     segment_sum,
     sum_by_index,
     sum_by_offsets,
-    widened,
 )
 
 LENGTHS = [3, 0, 1, 4]
@@ -72,7 +72,7 @@ def test_the_way_of_a_gpu_does_not_read_rows_of_no_segment() -> None:
 
 def test_spread_gives_each_row_its_segments_value() -> None:
     values = random(4, 2)
-    spread = contiguous().spread(values, outside=-1.0)
+    spread = contiguous().gather(values, outside=-1.0)
     for p, s in enumerate(contiguous().index.tolist()):
         expected = values[s] if s < 4 else torch.full((2,), -1.0, dtype=torch.float64)
         torch.testing.assert_close(spread[p], expected)
@@ -116,5 +116,5 @@ def test_bfloat16_is_added_in_float32() -> None:
     total.sum().backward()
     assert ones.grad is not None
     assert ones.grad.dtype == torch.bfloat16
-    assert widened(ones).dtype == torch.float32
-    assert widened(random(1)).dtype == torch.float64
+    assert at_least_float32(ones).dtype == torch.float32
+    assert at_least_float32(random(1)).dtype == torch.float64

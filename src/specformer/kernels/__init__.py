@@ -1,13 +1,13 @@
-r"""Every Triton kernel of the package, its plain twin, and whether kernels run here.
+r"""Triton kernels with an equivalent in plain PyTorch, and a check whether kernels can run.
 
-The modules of this folder are what the rest of the package calls. Each function picks a kernel of
-:mod:`specformer.kernels.triton` where :func:`usable` allows it, and does the same work in plain
-PyTorch elsewhere: on CPUs, in other precisions, and on machines where Triton cannot compile (it
-comes with PyTorch's CUDA builds, but needs the machine's C compiler, which small containers lack).
-Triton is imported where a kernel is launched: that takes a while and only helps on a GPU.
+The rest of the package calls the functions of this folder. Each function uses a kernel of
+:mod:`specformer.kernels.triton` where :func:`usable` allows it, and plain PyTorch elsewhere: on
+CPUs, in other precisions, and where Triton cannot compile (it comes with PyTorch's CUDA builds but
+needs a C compiler, which small containers lack). Triton is imported when a kernel is launched,
+because the import is slow and only helps on a GPU.
 
-Sums are taken in the same order each time and shapes never depend on values, so that a training
-step made of these functions can be captured and replayed.
+Sums are always taken in the same order, and shapes never depend on values. A training step made of
+these functions can therefore be captured and replayed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
-#: Types of device the kernels are used on. Triton's interpreter runs them on a CPU, for tests.
+#: Device types that kernels run on. Tests add the CPU, where Triton's interpreter runs them.
 DEVICES = {"cuda"}
-#: Kernels that are switched off: ``SPECFORMER_KERNELS=-layer_norm,-pair_sum`` names two of them.
+#: Kernels that are switched off, for instance by ``SPECFORMER_KERNELS=-layer_norm,-pair_sum``.
 OFF = {name.strip(" -") for name in os.environ.get("SPECFORMER_KERNELS", "").split(",")}
 
 
 def runs_on(device: torch.device, kernel: str) -> bool:
-    """Whether this kernel may be launched there: on the current GPU, if kernels compile.
+    """Whether this kernel may be launched on ``device``: it must be the current GPU.
 
     ``SPECFORMER_KERNELS=0`` in the environment switches all kernels off.
     """
@@ -40,9 +40,9 @@ def runs_on(device: torch.device, kernel: str) -> bool:
 
 
 def usable(kernel: str, *tensors: Tensor) -> bool:
-    """Whether all tensors are, and stay, float32 on a device that this kernel runs on.
+    """Whether this kernel can take these tensors: float32, no autocast, on a device it runs on.
 
-    Not while ``torch.compile`` traces: a compiler fuses the plain operations itself.
+    False while ``torch.compile`` traces: the compiler fuses the plain operations itself.
     """
     return not torch.compiler.is_compiling() and all(
         tensor.dtype == torch.float32
@@ -54,7 +54,7 @@ def usable(kernel: str, *tensors: Tensor) -> bool:
 
 @functools.cache
 def _compiles() -> bool:
-    """Tried once, with the smallest kernel."""
+    """Whether Triton can compile here; tried once, with the smallest kernel."""
     if os.environ.get("SPECFORMER_KERNELS") == "0" or find_spec("triton") is None:
         return False
     if os.environ.get("TRITON_INTERPRET") == "1":
@@ -63,7 +63,7 @@ def _compiles() -> bool:
 
     try:
         probe()
-    except Exception as error:  # whatever Triton, its compiler or the driver say
+    except Exception as error:  # Triton, its compiler and the driver raise many types
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         logger.warning("fused GPU kernels are off, plain PyTorch is used instead: %s", reason)
         return False

@@ -1,4 +1,4 @@
-r"""Layer norm of runs, batch norm over the rows that count, and sums over rows."""
+r"""Layer norm with a run axis, batch norm that ignores padding, and sums over rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from specformer.kernels.tracing import first_order, lazy_property
 
 
 def column_sums(rows: Tensor) -> Tensor:
-    """Sums over the last axis but one, ``[..., n, channels]`` to ``[..., 1, channels]``.
+    """Sums over rows, ``[..., n, channels]`` to ``[..., 1, channels]``.
 
-    On a GPU as a product with ones: reductions are slow for many rows and few columns, 11 µs
-    instead of 4 for 2,708 rows on an H200.
+    On a GPU this is a product with ones, because reductions are slow for many rows and few columns:
+    11 µs instead of 4 for 2,708 rows on an H200.
     """
     return ones_product(rows) if rows.is_cuda else rows.sum(dim=-2, keepdim=True)
 
 
 def ones_product(rows: Tensor) -> Tensor:
-    """:func:`column_sums` as a GPU computes them."""
+    """:func:`column_sums` as a product with ones, for a GPU."""
     ones = _ones(rows.shape[-2], rows.dtype, rows.device).view(*(1,) * (rows.dim() - 1), -1)
     return ones.expand(*rows.shape[:-2], 1, -1) @ rows
 
@@ -32,15 +32,15 @@ _ONES: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
 
 
 def _ones(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A vector of ones, made once: filling it would cost a kernel per call.
+    """A vector of ones, which is cached, because filling it would cost a kernel per call.
 
-    None is ever thrown away, because captured graphs may read it.
+    Vectors are never freed, because captured graphs may read them.
     """
     room = 1 << (length - 1).bit_length() if length else 0
     known = _ONES.get((room, dtype, device))
     if known is None:
         known = torch.ones(room, dtype=dtype, device=device)
-        # What is compiled or captured now is not filled until it runs.
+        # A compiled or captured vector holds no numbers before it runs.
         captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         if not (captured or torch.compiler.is_compiling()):
             _ONES[room, dtype, device] = known
@@ -48,11 +48,11 @@ def _ones(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Rows with mean 0 and variance 1, then scale and shift.
+    """Layer normalisation: rows with mean 0 and variance 1, then scale and shift.
 
-    Shapes: x ``[..., n, channels]``, or ``[n, channels]`` the same for all runs; weight and bias
-    ``[channels]`` or ``[runs, channels]``; output ``[..., n, channels]`` with an axis of runs
-    before the last two if weight has one.
+    Shapes: x ``[..., n, channels]``, or ``[n, channels]`` shared by all runs; weight and bias
+    ``[channels]`` or ``[runs, channels]``; output ``[..., n, channels]``, with a run axis before
+    the last two axes if weight has one.
     """
     if usable("layer_norm", x, weight, bias):
         from specformer.kernels.triton.row_norm import normalised_rows
@@ -67,7 +67,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 
 
 class _Scaled(torch.autograd.Function):
-    """Every run's rows by its scale, plus its shift: ``[..., runs, n, c]`` and ``[runs, c]``."""
+    """Scale and shift the rows of each run: rows ``[..., runs, n, c]``, scale ``[runs, c]``."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -82,16 +82,16 @@ class _Scaled(torch.autograd.Function):
         return to_rows, to_scale, column_sums(gradient).squeeze(-2).sum_to_size(scale.shape)
 
 
-#: Adds a tensor up over all workers that share a batch, in place.
+#: An all-reduce: sums a tensor over all workers that share a batch, in place.
 Across = Callable[[Tensor], Tensor]
 
 
-def summed(part: Tensor, across: Across) -> Tensor:
-    """The sum over workers; each takes the gradients of all."""
-    return _Sum.apply(part, across)
+def sum_over_workers(part: Tensor, across: Across) -> Tensor:
+    """The sum over all workers; gradients are summed over all workers too."""
+    return _SumOverWorkers.apply(part, across)
 
 
-class _Sum(torch.autograd.Function):
+class _SumOverWorkers(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, part: Tensor, across: Across) -> Tensor:
         ctx.across = across
@@ -105,11 +105,13 @@ class _Sum(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class CountedRows:
-    """Which rows count, in the forms that normalisation needs: worked out once for many layers.
+    """A mask of rows that are not padding, in the forms that normalisation needs.
+
+    It is computed once for many layers.
 
     Args:
         share: ``[tokens, 1]`` one for a row that counts and zero for padding.
-        number: ``[]`` how many count; there may be none.
+        number: ``[]`` the number of rows that count; may be 0.
     """
 
     share: Tensor
@@ -122,26 +124,26 @@ class CountedRows:
 
     @lazy_property
     def sample(self) -> Sample:
-        """How running averages take the statistics of these rows."""
+        """Factors for updating running averages with the statistics of these rows."""
         return Sample.of(self.number)
 
     @lazy_property
     def ratio(self) -> Tensor:
-        """``[]`` all rows over those that count."""
+        """``[]`` the number of all rows divided by the number of those that count."""
         return len(self.share) / self.number.clamp_min(1.0)
 
     @lazy_property
     def surplus(self) -> Tensor:
-        """``[]`` the ratio less one."""
+        """``[]`` the ratio minus one."""
         return self.ratio - 1.0
 
 
 class Sample(NamedTuple):
-    """How running averages take the statistics of n rows.
+    """Factors for updating running averages with the statistics of n rows.
 
     Args:
-        unbiased: ``[]`` the variance's factor, n / (n − 1).
-        counts: ``[]`` one, or zero for fewer rows than two, which have no variance.
+        unbiased: ``[]`` the factor n / (n − 1) of the variance.
+        counts: ``[]`` one, or zero for fewer than two rows, which have no variance.
     """
 
     unbiased: Tensor
@@ -149,19 +151,19 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, number: Tensor) -> Sample:
-        """For this number of rows."""
+        """The factors for this number of rows."""
         return cls(number / (number - 1.0).clamp_min(1.0), (number > 1.0).to(number.dtype))
 
 
 class Averages(NamedTuple):
-    """Running averages of means and unbiased variances ``[columns]``, changed in place.
+    """Running averages of means and unbiased variances ``[columns]``, updated in place.
 
-    Fewer rows than two leave them as they are.
+    Batches of fewer than two rows do not change them.
 
     Args:
         mean, var: the averages.
-        momentum: share of the newest batch.
-        shift: ``[columns]`` added to the newest means.
+        momentum: weight of the newest batch.
+        shift: ``[columns]`` added to the means of the newest batch.
     """
 
     mean: Tensor
@@ -173,9 +175,9 @@ class Averages(NamedTuple):
 def masked_norm(
     x: Tensor, rows: CountedRows, weight: Tensor, bias: Tensor, eps: float, across: Across | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows normalised by the statistics of those that count, and these: mean, variance, number.
+    """Batch-normalised rows, and the mean, variance and number of the rows that count.
 
-    ``across``: sums over workers that share the batch; None for a worker alone.
+    ``across`` sums over the workers that share the batch; None for a single worker.
     """
     return _Masked.apply(x, rows, weight, bias, eps, across)
 
@@ -183,10 +185,10 @@ def masked_norm(
 class _Masked(torch.autograd.Function):
     r"""Normalise by the statistics of some rows: four passes over x forward, seven backward.
 
-    With zeros for the other rows, one kernel gives mean :math:`\mu_0` and variance :math:`v_0` of
-    all; those of the rows that count are :math:`r\mu_0` and :math:`r(v_0 - (r-1)\mu_0^2)`, where r
-    is the ratio of all to those. The first row is taken off before, so that a large mean costs no
-    digits. Autograd alone takes 30 passes and keeps five copies of x.
+    With zeros for the other rows, one kernel gives the mean :math:`\mu_0` and variance :math:`v_0`
+    of all rows. Those of the rows that count are :math:`r\mu_0` and :math:`r(v_0 - (r-1)\mu_0^2)`
+    with r = :attr:`CountedRows.ratio`. The first row is subtracted before, so that a large mean
+    does not cost precision. Plain autograd would take 30 passes and store five copies of x.
     """
 
     @staticmethod
@@ -222,7 +224,7 @@ class _Masked(torch.autograd.Function):
     def _joined(
         number: Tensor, mean: Tensor, var: Tensor, across: Across
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Number, mean and variance of all workers' rows from those of each one's own."""
+        """Number, mean and variance of all workers' rows, from those of this worker's rows."""
         total = across(number.clone())
         some = total.clamp_min(1.0)
         overall = across(number * mean) / some
@@ -237,13 +239,13 @@ class _Masked(torch.autograd.Function):
         centred = x - mean
         total = gradient.sum(dim=-2, keepdim=True)
         of_weight = (gradient * centred).sum(dim=-2, keepdim=True).mul_(inverse)
-        # What every row that counts adds through the mean, and through the variance.
+        # The gradient of each row that counts through the mean and through the variance.
         part = scale / number.clamp_min(1.0)
         sums = (total, of_weight)
         if ctx.across is not None:
             sums = ctx.across(torch.stack(sums)).unbind()
         indirect = torch.addcmul(part * sums[0], centred, part * inverse * sums[1])
         of_x = (gradient * scale).addcmul_(share, indirect, value=-1.0)
-        # One input of many stacked runs collects all their gradients.
+        # An input that several runs share gets the sum of their gradients.
         of_x = of_x.sum_to_size(x.shape)
         return of_x, None, of_weight.squeeze(-2), total.squeeze(-2), None, None

@@ -1,7 +1,7 @@
-r"""Groups of rows: their sums, maxima and softmaxes, messages, and batches cut from a data set.
+r"""Sums, maxima and softmaxes over segments of rows, message sums, and batches from a data set.
 
-Rows of one node or of one graph form a segment. Shapes never depend on values, so that a step made
-of these can be captured once and replayed, and sums are taken in the same order each time.
+The rows of one node or of one graph form a segment. Shapes never depend on values and sums are
+always taken in the same order, so that a training step can be captured once and replayed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from specformer.kernels.tracing import first_order
 
 @dataclass(frozen=True)
 class Segments:
-    """Which of S segments each of P rows belongs to.
+    """Assignment of P rows to S segments.
 
     Args:
-        index: ``[P]`` a row's segment; S for a row of none, as padding is.
-        offsets: ``[S + 1]`` where each segment begins among the rows, or among ``order``.
-        order: ``[P]`` rows sorted by segment; None where they lie so.
+        index: ``[P]`` the segment of each row; S for a row without a segment, such as padding.
+        offsets: ``[S + 1]`` where each segment starts among the rows, or among ``order``.
+        order: ``[P]`` rows sorted by segment; None if the rows are sorted already.
 
     Example:
         >>> segments = contiguous_segments(torch.tensor([2, 1]), num_rows=4)
@@ -50,42 +50,45 @@ class Segments:
 
     def sum(self, rows: Tensor) -> Tensor:
         """The sums ``[S, channels]`` of rows ``[P, channels]``, in float32 or better."""
-        rows = widened(rows)
+        rows = at_least_float32(rows)
         plain = rows.device.type == "cpu" or torch.compiler.is_compiling()
         return sum_by_index(rows, self) if plain else sum_by_offsets(rows, self)
 
     def max(self, rows: Tensor) -> Tensor:
-        """The largest of each segment's rows, which lie in order; 0 without any."""
-        if torch.compiler.is_compiling():  # of which every compiler knows an equal
+        """The maximum of each segment's rows, which must be sorted; 0 for an empty segment."""
+        if torch.compiler.is_compiling():  # compilers do not know segment_reduce
             lowest = rows.new_full((self.count + 1, rows.shape[1]), -torch.inf)
             index = self.index.unsqueeze(-1).expand_as(rows)
             largest = lowest.scatter_reduce(0, index, rows, "amax")[:-1]
-            return largest.masked_fill(self.is_empty.unsqueeze(-1), 0.0)
-        largest = torch.segment_reduce(rows, "max", offsets=self.offsets, axis=0, unsafe=True)
+        else:
+            largest = torch.segment_reduce(rows, "max", offsets=self.offsets, axis=0, unsafe=True)
         return largest.masked_fill(self.is_empty.unsqueeze(-1), 0.0)
 
-    def spread(self, values: Tensor, outside: float = 0.0) -> Tensor:
-        """Each row's own of the values ``[S, channels]``; ``outside`` for a row of no segment."""
+    def gather(self, values: Tensor, outside: float = 0.0) -> Tensor:
+        """The value of each row's segment, ``[S, channels]`` to ``[P, channels]``.
+
+        Rows without a segment get ``outside``.
+        """
         padded = nn.functional.pad(values, (0, 0, 0, 1), value=outside)
         return padded.index_select(0, self.index)
 
 
-def widened(x: Tensor) -> Tensor:
-    """The tensor in float32 if it has less: sums and statistics need the digits."""
+def at_least_float32(x: Tensor) -> Tensor:
+    """The tensor in float32, or in float64 if it is: sums and statistics need the precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def signed_root(x: Tensor) -> Tensor:
-    r""":math:`\rho(x) = x / \sqrt{1 + |x|}`: the number if it is small, the root of a large one.
+    r""":math:`\rho(x) = x / \sqrt{1 + |x|}`: about x if x is small, about its root if x is large.
 
-    A product of two states grows with both. Layer after layer of products, what is ten times the
-    usual would soon be beyond all bounds, were it not for the root.
+    It keeps products of two states bounded: without it, large states would grow without limit over
+    many layers.
     """
     return x * (1.0 + x.abs()).rsqrt()
 
 
 def contiguous_segments(lengths: Tensor, num_rows: int) -> Segments:
-    """Segments of these lengths one after another; what remains of the rows is in none."""
+    """Segments of these lengths one after another; the remaining rows have no segment."""
     ends = lengths.cumsum(0)
     rows = torch.arange(num_rows, device=lengths.device)
     index = torch.searchsorted(ends, rows, right=True)
@@ -93,20 +96,20 @@ def contiguous_segments(lengths: Tensor, num_rows: int) -> Segments:
 
 
 def scattered_segments(index: Tensor, count: int) -> Segments:
-    """Segments of rows in any order; an index of ``count`` means none."""
+    """Segments of rows in any order; a row with the index ``count`` has no segment."""
     ordered, order = torch.sort(index, stable=True)
     starts = torch.arange(count + 1, device=index.device)
     return Segments(index, torch.searchsorted(ordered, starts), order)
 
 
 def sum_by_index(rows: Tensor, segments: Segments) -> Tensor:
-    """Add row after row: four times faster than :func:`sum_by_offsets` on a CPU."""
+    """Sums by adding row after row: four times faster than :func:`sum_by_offsets` on a CPU."""
     sums = rows.new_zeros(segments.count + 1, rows.shape[1])
     return sums.index_add_(0, segments.index, rows)[:-1]
 
 
 def sum_by_offsets(rows: Tensor, segments: Segments) -> Tensor:
-    """One thread per segment and channel: on a GPU, without atomic additions, so repeatable."""
+    """Sums for a GPU: one thread per segment and channel, no atomic additions, so repeatable."""
     if segments.order is not None:
         rows = rows.index_select(0, segments.order)
     # Checks would wait for the host.
@@ -119,17 +122,17 @@ def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
-    r"""Each channel's shares within a segment, :math:`e^{x_p} / \sum_{q \sim p} e^{x_q}`.
+    r"""Softmax over each segment, :math:`e^{x_p} / \sum_{q \sim p} e^{x_q}`, for every channel.
 
-    Segments are contiguous. Rows of no segment become zeros.
+    Rows must be sorted by segment. Rows without a segment become zeros.
     """
     return _SegmentSoftmax.apply(rows, segments)
 
 
-def spread(values: Tensor, segments: Segments) -> Tensor:
-    """Each row's own of the values ``[S, channels]``, zeros for a row of no segment.
+def segment_gather(values: Tensor, segments: Segments) -> Tensor:
+    """The value of each row's segment, ``[S, channels]`` to ``[P, channels]``.
 
-    Gradients are summed segment by segment, in the same order each time.
+    Rows without a segment get zeros. Gradients are summed by segment, always in the same order.
     """
     return _Spread.apply(values, segments)
 
@@ -143,16 +146,16 @@ class _SegmentSum(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.segments.spread(gradients[0]), None
+        return ctx.segments.gather(gradients[0]), None
 
 
 class _SegmentSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, segments: Segments) -> Tensor:
-        exact = widened(rows)
-        # Minus infinity outside of segments, so that padding has no share.
-        powers = (exact - segments.spread(segments.max(exact), outside=torch.inf)).exp_()
-        shares = powers.div_(segments.spread(segments.sum(powers), outside=1.0)).to(rows.dtype)
+        exact = at_least_float32(rows)
+        # Rows without a segment become exp(-inf) = 0.
+        powers = (exact - segments.gather(segments.max(exact), outside=torch.inf)).exp_()
+        shares = powers.div_(segments.gather(segments.sum(powers), outside=1.0)).to(rows.dtype)
         ctx.segments = segments
         ctx.save_for_backward(shares)
         return shares
@@ -162,7 +165,7 @@ class _SegmentSoftmax(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (shares,) = ctx.saved_tensors
         weighted = gradients[0] * shares
-        mean = ctx.segments.spread(ctx.segments.sum(weighted))
+        mean = ctx.segments.gather(ctx.segments.sum(weighted))
         return weighted.sub_(mean.mul_(shares)), None
 
 
@@ -170,7 +173,7 @@ class _Spread(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, segments: Segments) -> Tensor:
         ctx.segments = segments
-        return segments.spread(values)
+        return segments.gather(values)
 
     @staticmethod
     @first_order
@@ -187,10 +190,16 @@ def cut(
     num_nodes: int,
     num_pairs: int,
 ) -> dict[str, Tensor]:
-    """The arrays of these graphs one after another, then zeros, by name.
+    """Copy the arrays of some graphs out of a data set, one graph after another, then zeros.
 
-    Shapes: index ``[B]``; of all G graphs, sizes ``[G]``, starts of rows and of pairs ``[G + 1]``;
-    of_rows ``[ΣN, columns]`` integers and ``[ΣN]``, of_pairs ``[ΣN²]`` integers and ``[ΣN²]``.
+    Args:
+        index: ``[B]`` which graphs.
+        sizes: ``[G]`` nodes of every graph of the data set.
+        starts: ``[G + 1]`` where each graph starts among the rows, and among the pairs.
+        of_rows: categories ``[ΣN, columns]`` and eigenvalues ``[ΣN]`` of all nodes.
+        of_pairs: kinds of bonds ``[ΣN²]`` and eigenvectors ``[ΣN²]`` of all pairs of nodes.
+        num_nodes: rows of the result, with padding.
+        num_pairs: pairs of the result, with padding.
     """
     if kernels.runs_on(index.device, "batch_cut"):  # one kernel instead of some thirty
         from specformer.kernels.triton.cutting import batch_cut
@@ -210,9 +219,9 @@ def cut(
 
 
 def stretches(start: Tensor, length: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The stretches of these starts and lengths one after another, and what is one of them.
+    """Concatenated ranges of these starts and lengths, and a mask of what belongs to one.
 
-    Shapes: start and length ``[B]``, output ``[count]``; what remains points to 0.
+    Shapes: start and length ``[B]``, outputs ``[count]``; the rest of the first output is 0.
 
     Example:
         >>> place, real = stretches(torch.tensor([10, 30]), torch.tensor([2, 1]), 4)
@@ -228,12 +237,12 @@ def stretches(start: Tensor, length: Tensor, count: int) -> tuple[Tensor, Tensor
 
 
 class PairIndex(NamedTuple):
-    """Where the pairs (i, j) of all nodes of each graph lie, those of a target i in order of j.
+    """Positions of all pairs (i, j) of nodes of a graph, sorted by target i and then by source j.
 
     Args:
-        offsets: ``[N + 1]`` where each target's pairs begin: as many as its graph has nodes.
-        first: ``[N]`` the first row of a node's graph.
-        bond: ``[P]`` kind of bond of each pair.
+        offsets: ``[N + 1]`` where each target's pairs start; each has one per node of its graph.
+        first: ``[N]`` the first row of each node's graph.
+        bond: ``[P]`` the kind of bond of each pair.
     """
 
     offsets: Tensor
@@ -242,7 +251,7 @@ class PairIndex(NamedTuple):
 
 
 class Logits(NamedTuple):
-    """Values ``[P, channels]`` whose softmax the kernel that sums messages will take."""
+    """Values ``[P, channels]`` before their softmax, which the kernel that sums messages takes."""
 
     values: Tensor
 
@@ -250,12 +259,13 @@ class Logits(NamedTuple):
 def filtered_sum(
     messages: Tensor, bases: Tensor, by_message: Segments, by_target: Segments
 ) -> Tensor:
-    r"""The messages of all sources, weighted channel by channel and summed at their targets.
+    r"""Sum of messages at each target, weighted for every pair and channel.
 
     .. math::
         y_i = \sum_{p:\, t(p) = i} S_p \odot m_{s(p)}
 
-    Three passes over ``[P, channels]`` forward and six backward; only the arguments are kept.
+    It takes three passes over ``[P, channels]`` forward and six backward, and stores only the
+    arguments for the backward pass.
 
     Shapes: messages ``[rows, channels]``, bases ``[P, channels]``, output ``[N, channels]``.
     """
@@ -275,7 +285,7 @@ class _FilteredSum(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         messages, bases = ctx.saved_tensors
-        at_pairs = ctx.by_target.spread(gradients[0])
+        at_pairs = ctx.by_target.gather(gradients[0])
         of_bases = messages.index_select(0, ctx.by_message.index).mul_(at_pairs)
         of_messages = ctx.by_message.sum(at_pairs.mul_(bases))
         return of_messages, of_bases, None, None

@@ -1,25 +1,27 @@
-r"""Attention whose keys count as often as their weights say, without the scores ever being held."""
+r"""Attention with weighted keys, which never stores the matrix of scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-#: Takes a tensor, a name and a function; gives its result, or the one that it gave before.
-Remembered = Callable[[Tensor, Hashable, Callable[[], Tensor]], Tensor]
-#: What packed projections hold, in this order.
+from specformer.kernels.tracing import TensorCache
+
+#: Order of the parts in packed projections.
 _ROLES = ("query", "key", "value")
 
 
 class Ranges(NamedTuple):
-    """In the place of weights: flat rows are many sets of tokens one after another, then padding.
+    """Boundaries of many token sets that follow one another in flat rows, with padding at the end.
+
+    They take the place of weights: a token attends to its own set only.
 
     Args:
-        offsets: ``[sets + 1]`` where each set begins.
-        largest: at least the size of the largest set.
+        offsets: ``[sets + 1]`` the start of each set.
+        largest: the size of the largest set, or an upper bound.
     """
 
     offsets: Tensor
@@ -27,43 +29,43 @@ class Ranges(NamedTuple):
 
 
 class FlatSpectra(NamedTuple):
-    """The eigenvalues ``values`` ``[N]`` of many graphs; each attends to those of its own graph."""
+    """Eigenvalues ``[N]`` of many graphs, one graph after another, and the graphs' boundaries."""
 
     values: Tensor
     weights: Ranges
 
 
 def weighted_attention(
-    packed: Sequence[Tensor], weights: Tensor | Ranges, scale: float, known: Remembered
+    packed: Sequence[Tensor], weights: Tensor | Ranges, scale: float, cache: TensorCache
 ) -> Tensor:
-    r"""Every head: :math:`\mathrm{softmax}_j(\alpha\, q_i^\top k_j + \log w_j)\, v_j`.
+    r"""The output of each head, :math:`\mathrm{softmax}_j(\alpha\, q_i^\top k_j + \log w_j)\, v_j`.
 
     Args:
-        packed: queries, keys and values ``[..., p, 3, heads, width]``; or two tensors, queries
-            alone, then keys and values.
-        weights: w, ``[r]``, or ``[batch, r]`` with sets of tokens of their own; a weight of 0
-            leaves a key out, as padding must be; or :class:`Ranges`, for a kernel.
+        packed: one tensor of queries, keys and values ``[..., p, 3, heads, width]``; or two
+            tensors, one of queries and one of keys and values.
+        weights: w ``[r]``, or ``[batch, r]`` if each item of a batch has its own tokens. A weight
+            of 0 leaves a key out; padding needs it. Or :class:`Ranges`, for a fused kernel.
         scale: α.
-        known: where what depends on the weights alone is kept.
+        cache: keeps tensors that depend on the weights alone.
 
     Shapes: output ``[..., heads, p, width]``.
     """
     if isinstance(weights, Ranges):
         return _within_ranges(packed[0], weights, scale)
-    # Small sets in a batch have padding, whose bias of minus infinity only a mask can hold.
+    # Padding has a bias of minus infinity, which only a mask can hold.
     if packed[0].device.type == "cpu" or weights.dim() > 1:
         bias = weights.log().to(packed[0].dtype)
         return masked_attention(*apart(packed), bias, scale)
     kind = packed[0].dtype
     if kind == torch.float32 and torch.get_float32_matmul_precision() == "medium":
         kind = torch.bfloat16
-    return carried_attention(packed, weights, scale, kind, known)
+    return carried_attention(packed, weights, scale, kind, cache)
 
 
 def _within_ranges(packed: Tensor, ranges: Ranges, scale: float) -> Tensor:
     from specformer.kernels.triton.block_attention import block_attention
 
-    runs = packed.shape[:-4]  # whose heads attend as if they were those of one run
+    runs = packed.shape[:-4]  # the heads of all runs are treated as heads of one run
     folded = packed.movedim(0, 2).flatten(2, 3) if runs else packed
     out = block_attention(folded, *ranges, scale)
     out = out.unflatten(1, (*runs, -1)).movedim(1, 0) if runs else out
@@ -71,7 +73,7 @@ def _within_ranges(packed: Tensor, ranges: Ranges, scale: float) -> Tensor:
 
 
 def apart(packed: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, ``[batch, heads, p, width]`` each."""
+    """Unpack queries, keys and values, ``[batch, heads, p, width]`` each."""
     queries, keys, values = (part.transpose(-2, -3) for each in packed for part in each.unbind(-3))
     return queries, keys, values
 
@@ -79,24 +81,24 @@ def apart(packed: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
 def masked_attention(
     queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float
 ) -> Tensor:
-    """Scores with ``bias`` ``[r]`` or ``[batch, r]`` added, as a mask that all queries share.
+    """Attention with ``bias`` ``[r]`` or ``[batch, r]`` added to the scores as a mask.
 
-    On a CPU, where kernels round widths up, this takes 10 to 27% less time than
-    :func:`carried_attention`; flash kernels on a GPU take no mask.
+    On a CPU this takes 10 to 27% less time than :func:`carried_attention`, because kernels round
+    widths up. Flash kernels on a GPU take no mask.
     """
     mask = bias[..., None, None, :].expand(*queries.shape[:-1], -1)
     return _attend(queries, keys, values, scale, mask)
 
 
 def carried_attention(
-    packed: Sequence[Tensor], weights: Tensor, scale: float, kind: torch.dtype, known: Remembered
+    packed: Sequence[Tensor], weights: Tensor, scale: float, kind: torch.dtype, cache: TensorCache
 ) -> Tensor:
-    """Attention with the logarithms of ``weights`` ``[r]`` as more key channels.
+    """Attention with the logarithms of ``weights`` ``[r]`` as additional key channels.
 
-    Queries have ones there. Widths are padded to the multiple of 8 that a GPU's fused kernels ask
-    for. If ``kind`` is bfloat16, the logarithms go as three numbers that add up to them, so that
-    multiplicities stay exact; it is the precision the kernel works in. The other arguments are
-    those of :func:`weighted_attention`.
+    Queries have ones in these channels. Widths are padded to a multiple of 8, which a GPU's fused
+    kernels require. ``kind`` is the precision that the kernel computes in. In bfloat16 each
+    logarithm becomes a sum of three numbers, so that multiplicities stay exact. The other arguments
+    are those of :func:`weighted_attention`.
     """
     width = packed[0].shape[-1]
     placed = []
@@ -107,7 +109,7 @@ def carried_attention(
         def frame(each: Tensor = each, roles: Sequence[str] = roles) -> Tensor:
             return _frame(weights, roles, each.shape, scale, kind)
 
-        placed.append(cast(Tensor, _Placed.apply(each, known(weights, name, frame))))
+        placed.append(cast(Tensor, _Placed.apply(each, cache(weights, name, frame))))
     out = _attend(*apart(placed), scale)
     return _Cropped.apply(out, width, packed[0].dtype)
 
@@ -119,7 +121,7 @@ def _attend(
     attend = nn.functional.scaled_dot_product_attention
     if queries.dim() > 3:
         return attend(queries, keys, values, attn_mask=mask, scale=scale)
-    # Fused kernels want a batch axis; without it all scores are held.
+    # Fused kernels need a batch axis; without it PyTorch stores all scores.
     batch = None if mask is None else mask[None]
     return attend(queries[None], keys[None], values[None], attn_mask=batch, scale=scale)[0]
 
@@ -127,7 +129,7 @@ def _attend(
 def _frame(
     weights: Tensor, roles: Sequence[str], shape: Sequence[int], scale: float, kind: torch.dtype
 ) -> Tensor:
-    """What surrounds packed projections: ones, the keys' log-weights, and zeros."""
+    """The constant that packed projections are copied into: ones, log-weights and zeros."""
     tokens, _, heads, width = shape[-4:]
     bias = weights.log() / scale
     parts = _bfloat16_parts(bias) if kind == torch.bfloat16 else bias.unsqueeze(-1)  # [r, c]
@@ -144,7 +146,7 @@ def _frame(
 
 
 class _Placed(torch.autograd.Function):
-    """Packed projections ``[..., p, parts, heads, width]`` within a wider constant frame."""
+    """Copy packed projections ``[..., p, parts, heads, width]`` into a wider constant frame."""
 
     @staticmethod
     def forward(ctx: Any, packed: Tensor, frame: Tensor) -> Tensor:
@@ -160,11 +162,11 @@ class _Placed(torch.autograd.Function):
 
 
 class _Cropped(torch.autograd.Function):
-    """The first channels alone, in another precision."""
+    """The first ``width`` channels, cast to ``kind``."""
 
     @staticmethod
     def forward(ctx: Any, wide: Tensor, width: int, kind: torch.dtype) -> Tensor:
-        ctx.save_for_backward(wide)  # attention keeps it anyway; only its layout is needed
+        ctx.save_for_backward(wide)  # only for its layout; attention stores it anyway
         return wide[..., :width].to(kind)
 
     @staticmethod
@@ -176,7 +178,7 @@ class _Cropped(torch.autograd.Function):
 
 
 def _bfloat16_parts(numbers: Tensor) -> Tensor:
-    """Numbers ``[r]`` as sums of three that bfloat16 holds exactly, ``[r, 3]``."""
+    """Split numbers ``[r]`` into three each that bfloat16 holds exactly, ``[r, 3]``."""
     parts = []
     for _ in range(3):
         parts.append(numbers.bfloat16().to(numbers.dtype))

@@ -12,62 +12,26 @@ from specformer.nn.argument_checks import (
     check_eigenvalues,
     check_encoding,
     check_filter,
-    check_split,
 )
-from specformer.nn.layers.fast_paths import Remembered, Weights, attend
-from specformer.nn.layers.linear import Derived, LayerNorm, Linear, Resettable, feed_forward
-from specformer.nn.tokens import EigenvalueSet, encoded, grouped
+from specformer.nn.layers.attention import (
+    MultiHeadAttention,
+    TensorCache,
+    WeightedAttention,
+    Weights,
+)
+from specformer.nn.layers.linear import (
+    DerivedBuffers,
+    LayerNorm,
+    Linear,
+    Resettable,
+    feed_forward,
+)
+from specformer.nn.tokens import EigenvalueSet, distinct_tokens, encoded
 from specformer.spectrum import Keys
 
-#: Names of the linear maps to queries, keys and values.
-PROJECTIONS = ("query", "key", "value")
 
-
-class WeightedAttention(nn.Module):
-    r"""Attention whose keys count as often as their weights say.
-
-    .. math::
-        \mathrm{head}(i) = \sum_j \mathrm{softmax}_j(q_i^\top k_j / \sqrt{d_h} + \log w_j)\, v_j
-
-    A key of weight w acts as w equal keys. Attention over distinct eigenvalues with their
-    multiplicities is therefore attention over all eigenvalues.
-
-    Shapes: tokens ``[..., p, channels]``, keys ``[..., r, channels]``, weights ``[r]``, or
-    ``[batch, r]`` where each graph of a batch has its own; a weight of 0 leaves a key out.
-    """
-
-    def __init__(self, channels: int, num_heads: int) -> None:
-        super().__init__()
-        check_split(channels, num_heads)
-        self.channels, self.num_heads = channels, num_heads
-        self.query = Linear(channels, channels)
-        self.key = Linear(channels, channels)
-        self.value = Linear(channels, channels)
-        self._known = Remembered()
-
-    def heads(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
-        """The output of every head, ``[..., heads, p, channels / heads]``."""
-        maps = (self.query, self.key, self.value)
-        return attend(maps, self.num_heads, tokens, keys, weights, self._known)
-
-    def extra_repr(self) -> str:
-        return f"{self.channels}, num_heads={self.num_heads}"
-
-
-class MultiHeadAttention(WeightedAttention):
-    """:class:`WeightedAttention` and the usual linear map of the concatenated heads."""
-
-    def __init__(self, channels: int, num_heads: int) -> None:
-        super().__init__(channels, num_heads)
-        self.out = Linear(channels, channels)
-
-    def forward(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
-        heads = self.heads(tokens, keys, weights)
-        return self.out(heads.transpose(-2, -3).flatten(-2))
-
-
-class EigenvalueEncoding(Derived):
-    r"""The eigenvalue beside sines and cosines of it at geometrically spaced frequencies.
+class EigenvalueEncoding(DerivedBuffers):
+    r"""Encode an eigenvalue by itself and by sines and cosines of many frequencies.
 
     .. math::
         \rho(\lambda, 2i) = \sin(\epsilon\lambda / 10000^{2i/d}), \quad
@@ -75,9 +39,9 @@ class EigenvalueEncoding(Derived):
         z = [\lambda \,\Vert\, \rho(\lambda)]
 
     Args:
-        channels: d, even.
-        epsilon: stretches [0, 2] over the wavelengths; with 1 most channels are constant.
-        waves: False leaves the eigenvalue alone, for ablations.
+        channels: the number d of sines and cosines, even.
+        epsilon: scale of the eigenvalues; with 1 most channels would be nearly constant on [0, 2].
+        waves: False drops the sines and cosines, for ablations.
 
     Shapes: input ``[q]``, output ``[q, channels + 1]``.
 
@@ -92,7 +56,7 @@ class EigenvalueEncoding(Derived):
         super().__init__()
         self.channels = check_encoding(channels, epsilon) * waves
         self.epsilon = epsilon
-        self._known = Remembered()
+        self._cache = TensorCache()
         self.register_derived()
 
     def derived(self) -> dict[str, Tensor]:
@@ -101,10 +65,9 @@ class EigenvalueEncoding(Derived):
         return {"frequencies": self.epsilon / 10000.0**exponents}
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
-        return self._known(eigenvalues, self.frequencies.dtype, lambda: self.encode(eigenvalues))
+        return self._cache(eigenvalues, self.frequencies.dtype, lambda: self._encode(eigenvalues))
 
-    def encode(self, eigenvalues: Tensor) -> Tensor:
-        """The encoding, computed anew."""
+    def _encode(self, eigenvalues: Tensor) -> Tensor:
         angles = eigenvalues.unsqueeze(-1) * self.frequencies.to(eigenvalues.dtype)
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
         return torch.cat([eigenvalues.unsqueeze(-1), waves], dim=-1)
@@ -114,7 +77,7 @@ class EigenvalueEncoding(Derived):
 
 
 class EncoderBlock(nn.Module):
-    r"""Attention and a feed-forward network of width d, each on normalised input and added to it.
+    r"""One block of the Transformer, with layer norms first: attention, then a network of width d.
 
     .. math::
         \tilde Z = \mathrm{MHA}(\mathrm{LN}(Z)) + Z, \quad
@@ -137,7 +100,7 @@ class EncoderBlock(nn.Module):
         return self.updated(z, self.attended(z, keys, weights))
 
     def attended(self, z: Tensor, keys: Tensor, weights: Weights) -> Tensor | None:
-        """MHA(LN(Z)), where Z attends to ``keys``, of the given weights; None without attention."""
+        """MHA(LN(Z)), where Z attends to ``keys`` with these weights; None without attention."""
         if self.attention is None or self.attention_norm is None:
             return None
         normed = self.attention_norm(z)
@@ -145,20 +108,22 @@ class EncoderBlock(nn.Module):
         return self.attention(normed, normed_keys, weights)
 
     def updated(self, z: Tensor, attended: Tensor | None) -> Tensor:
-        """The block's output from its input and what attention makes of it."""
+        """The block's output for its input Z and the result of :meth:`attended`."""
         z = z if attended is None else z + self.dropout(attended)
         return z + self.dropout(self.feed_forward(self.feed_forward_norm(z)))
 
 
 class SpectrumEncoder(nn.Module):
-    r"""One vector for each eigenvalue, aware of all others.
+    r"""Transformer encoder that turns every eigenvalue into a vector, given all other eigenvalues.
 
     Args:
-        channels, num_heads, num_blocks: width d, attention heads and depth.
-        dropout: on the output of attention and of the feed-forward network.
+        channels: width d.
+        num_heads: attention heads.
+        num_blocks: depth.
+        dropout: dropout rate on the output of attention and of the feed-forward network.
         epsilon: see :class:`EigenvalueEncoding`.
-        encodes: whether the sines and cosines of an eigenvalue are seen, or the number alone.
-        attends: whether eigenvalues see each other.
+        encodes: False leaves out the sines and cosines of the encoding.
+        attends: False leaves out attention, so that every eigenvalue is encoded alone.
 
     Shapes: eigenvalues ``[p]``, their multiplicities or other weights ``[p]``, output ``[p, d]``.
     """
@@ -192,7 +157,7 @@ DecoderKind = Literal["joint", "heads"]
 
 
 class JointDecoder(nn.Module):
-    r"""One linear map of the whole representation, as in the authors' released code.
+    r"""Decode all M responses by one linear map, as in the authors' released code.
 
     .. math::
         [\lambda_1 \dots \lambda_M] = \hat Z W + b
@@ -209,7 +174,7 @@ class JointDecoder(nn.Module):
 
 
 class HeadsDecoder(nn.Module):
-    r"""Each head decodes its own attention output with a shared vector, as in the paper's text.
+    r"""Decode each response from one attention head by a shared vector, as in the paper's text.
 
     .. math::
         Z_m = \mathrm{Attention}(\hat Z W^Q_m, \hat Z W^K_m, \hat Z W^V_m), \quad
@@ -239,13 +204,15 @@ class SpectralFilter(Resettable):
     r"""Maps a set of eigenvalues to M sets of new eigenvalues, :math:`[q] \to [q, M]`.
 
     Args:
-        hidden_channels, num_blocks: width d and depth of the Transformer.
-        num_heads: M.
-        decoder: ``"joint"`` or ``"heads"``, see :class:`JointDecoder` and :class:`HeadsDecoder`.
-        dropout: inside the Transformer.
-        epsilon: scale of the eigenvalue encoding.
-        encoding: False shows the Transformer the bare eigenvalue, for ablations.
-        attention: False makes it a filter of each eigenvalue by itself, for ablations.
+        hidden_channels: width d of the Transformer.
+        num_heads: number M of attention heads and of responses.
+        num_blocks: depth of the Transformer.
+        decoder: ``"joint"``: one linear map to all M responses, as in the authors' code;
+            ``"heads"``: one attention head per response, as in the paper's text.
+        dropout: dropout rate inside the Transformer.
+        epsilon: scale of the eigenvalues in their encoding (:class:`EigenvalueEncoding`).
+        encoding: False gives the Transformer the bare eigenvalues, for ablations.
+        attention: False filters each eigenvalue independently of the others, for ablations.
 
     Example:
         >>> import torch
@@ -276,20 +243,24 @@ class SpectralFilter(Resettable):
         self.decoder = kind(hidden_channels, num_heads)
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
-        """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]`` in any order, repeats and all."""
+        """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]``, in any order and with repeats."""
         check_eigenvalues(eigenvalues, self.encoder.embedding.weight.dtype)
-        tokens, index = grouped(eigenvalues)
+        tokens, index = distinct_tokens(eigenvalues)
         return self.decode(tokens, index=index)
 
     def decode(
         self, tokens: EigenvalueSet, landmarks: Keys | None = None, index: Tensor | None = None
     ) -> Tensor:
-        """New eigenvalues ``[p, heads]`` of distinct eigenvalues with multiplicities, the tokens.
+        """New eigenvalues ``[p, heads]`` for p tokens: distinct eigenvalues with multiplicities.
 
-        With ``index`` ``[q]``, each eigenvalue's token, those of all eigenvalues, ``[q, heads]``.
-        Under dropout equal eigenvalues then differ, as if attention had run over all of them.
-        ``landmarks`` (:meth:`specformer.Spectrum.landmarks`) replace the tokens as attention's
-        keys: O(p·b) instead of O(p²), to quadrature accuracy.
+        Args:
+            tokens: distinct eigenvalues and how often each occurs.
+            landmarks: a few weighted points (:meth:`specformer.Spectrum.landmarks`) that replace
+                the tokens as keys of attention. Attention then costs O(p·b) instead of O(p²), and
+                is as accurate as the quadrature.
+            index: ``[q]`` the token of every eigenvalue. With it the result is ``[q, heads]``, one
+                row per eigenvalue. In training with dropout, equal eigenvalues get different rows,
+                as if attention had run over all of them.
         """
         z, keys, weights, index = encoded(self.encoder, self.decoder, tokens, landmarks, index)
         new: Tensor = self.decoder(z, keys, weights)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.kernels.segments import widened
+from specformer.kernels.segments import at_least_float32
 from specformer.nn.argument_checks import check_graph_model
 from specformer.nn.conv.embedding import (
     EdgeEmbedding,
@@ -179,13 +179,13 @@ class GraphSpecformer(SpectralModel):
         if self.max_ring:
             rings = shared_rings(pairs.batch, self.max_ring, pairs.dtype).log1p()
         features = beside(entries, rings)
-        nodes = nodes + widened(self.places(of_nodes(features, pairs)))
-        states = widened(self.bases[0](features, pairs)) + of_pairs(bonds, pairs)
+        nodes = nodes + at_least_float32(self.places(of_nodes(features, pairs)))
+        states = at_least_float32(self.bases[0](features, pairs)) + of_pairs(bonds, pairs)
         for layer, conv in enumerate(self.convs):
             update = cast(PairUpdate, self.updates[layer])
             states = update(states, nodes, pairs)
             nodes = conv(nodes, bonds, update.weights(states, pairs), pairs)
-        return cast(Tensor, self.last_norm(widened(nodes), pairs.nodes))
+        return cast(Tensor, self.last_norm(at_least_float32(nodes), pairs.nodes))
 
     def responses(self, batch: PackedGraphs | Data) -> list[Tensor]:
         """New eigenvalues ``[B, max_nodes, heads]`` of every filter; one per layer if large.

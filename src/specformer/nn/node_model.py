@@ -11,9 +11,9 @@ from specformer.nn.conv.composition import convolve, model_convs
 from specformer.nn.conv.node_conv import BasesKind
 from specformer.nn.filter import DecoderKind
 from specformer.nn.layers.batch_norm import Activation, Norm
-from specformer.nn.layers.fast_paths import side_by_side
 from specformer.nn.layers.linear import Linear
 from specformer.nn.layers.sparse_features import SparseFeatures, linear_after_dropout
+from specformer.nn.layers.streams import side_by_side
 from specformer.nn.pretrained import given
 from specformer.nn.spectral_model import Inspected
 from specformer.nn.tokens import tokens_of

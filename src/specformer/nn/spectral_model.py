@@ -14,15 +14,9 @@ from specformer.errors import ConfigError
 from specformer.kernels.weighted_attention import FlatSpectra, apart
 from specformer.nn.conv.embedding import FeatureEmbedding
 from specformer.nn.conv.node_conv import LinearBases, NodeConv
-from specformer.nn.filter import (
-    PROJECTIONS,
-    EncoderBlock,
-    SpectralFilter,
-    SpectrumEncoder,
-    WeightedAttention,
-)
+from specformer.nn.filter import EncoderBlock, SpectralFilter, SpectrumEncoder
+from specformer.nn.layers.attention import PROJECTIONS, WeightedAttention
 from specformer.nn.layers.batch_norm import BatchNorm
-from specformer.nn.layers.fast_paths import projected, scale_of
 from specformer.nn.layers.linear import Linear, reset_parts
 from specformer.nn.pretrained import Pretrained
 from specformer.nn.tokens import EigenvalueSet
@@ -231,12 +225,10 @@ def condensed_attention(
 def attention_matrix(
     attention: WeightedAttention, tokens: Tensor, keys: Tensor, weights: Tensor
 ) -> Tensor:
-    """The attention matrix itself, ``[..., heads, p, r]``: only for looking at it."""
-    maps = (attention.query, attention.key, attention.value)
-    packed = projected(maps, attention.num_heads, tokens, keys)
-    queries, keyed, _ = apart(packed)
+    """The attention matrix ``[..., heads, p, r]``, for inspection only."""
+    queries, keyed, _ = apart(attention.project(tokens, keys))
     bias = weights.log().to(queries.dtype)[..., None, None, :]
-    return (scale_of(packed) * queries @ keyed.mT + bias).softmax(dim=-1)
+    return (attention.scale * queries @ keyed.mT + bias).softmax(dim=-1)
 
 
 def band_of(eigenvalues: Tensor) -> Tensor:

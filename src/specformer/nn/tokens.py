@@ -1,4 +1,4 @@
-r"""Fewer points for attention to run over: distinct eigenvalues, landmarks, and interpolation."""
+r"""Attention over fewer points: distinct eigenvalues, landmarks and interpolation."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from specformer.kernels.tracing import TensorCache
 from specformer.kernels.weighted_attention import FlatSpectra
-from specformer.nn.layers.fast_paths import Remembered, Weights
+from specformer.nn.layers.attention import Weights
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Landmarks, Tokens
 from specformer.spectrum.eigenpairs import distinct, singly
 
 if TYPE_CHECKING:
     from specformer.nn.filter import Decoder, EncoderBlock, SpectrumEncoder
 
-#: Distinct eigenvalues with multiplicities; of one graph, or of many that follow one another.
+#: Distinct eigenvalues with multiplicities, of one graph or of many that follow one another.
 EigenvalueSet = Tokens | FlatSpectra
-#: Eigenvalues joined or spread, of tensors that stay as they are.
-_KNOWN = Remembered()
+_CACHE = TensorCache()
 
 
-def is_noisy(encoder: SpectrumEncoder) -> bool:
-    """Whether dropout is at work: equal eigenvalues then have different representations."""
+def has_active_dropout(encoder: SpectrumEncoder) -> bool:
+    """Whether dropout is active: equal eigenvalues then have different representations."""
     dropouts = (cast("EncoderBlock", block).dropout for block in encoder.blocks)
     return encoder.training and any(dropout.p > 0 for dropout in dropouts)
 
 
-def grouped(eigenvalues: Tensor) -> tuple[Tokens, Tensor | None]:
-    """Distinct eigenvalues with multiplicities, and each eigenvalue's place among them ``[q]``.
+def distinct_tokens(eigenvalues: Tensor) -> tuple[Tokens, Tensor | None]:
+    """Distinct eigenvalues with multiplicities, and the token of every eigenvalue ``[q]``.
 
-    Those that ask for a gradient are taken singly: finding equal ones has no gradient.
+    If the eigenvalues require a gradient, each is a token, because grouping has no gradient.
     """
     if eigenvalues.requires_grad:
         return singly(eigenvalues), None
@@ -41,11 +41,11 @@ def grouped(eigenvalues: Tensor) -> tuple[Tokens, Tensor | None]:
 def tokens_of(
     spectrum: AnySpectrum, landmarks: Keys | None
 ) -> tuple[Tokens, Keys | None, Tensor | None]:
-    """A spectrum as the arguments of :meth:`specformer.SpectralFilter.decode`.
+    """The arguments of :meth:`specformer.SpectralFilter.decode` for a spectrum.
 
-    Without a decomposition these are the points of interpolation. Eigenvalues that ask for a
-    gradient are taken singly, and attention is computed at all of them, whatever points landmarks
-    have: finding equal ones has no gradient, and neither has interpolation, whose matrix is fixed.
+    The tokens of an :class:`specformer.ImplicitSpectrum` are its points of interpolation. If
+    eigenvalues require a gradient, each is a token and attention is computed at every one, because
+    neither grouping nor interpolation has a gradient.
     """
     if isinstance(spectrum, ImplicitSpectrum):
         return spectrum.points, landmarks or spectrum.tokens, None
@@ -62,55 +62,42 @@ def encoded(
     landmarks: Keys | None,
     index: Tensor | None,
 ) -> tuple[Tensor, Tensor, Weights, Tensor | None]:
-    """The arguments of the decoder, and the index that its output has still to be spread by.
+    """The arguments of the decoder, and the index that still has to be applied to its output.
 
-    Under dropout equal eigenvalues differ, so that the encoder spreads the tokens itself.
+    With ``landmarks`` these few weighted points are the keys instead of the tokens, and the first
+    block's attention is computed at their interpolation points, if they have any.
+
+    ``index`` ``[q]`` is the token of every eigenvalue. It is returned, to be applied at the end,
+    unless dropout is active. Then the representations here are expanded to all eigenvalues, and
+    each has its own dropout noise: half of a graph's eigenvalues may be equal, and one noise for
+    all of them would be large. Equal eigenvalues are the same until the first dropout, so the first
+    block still attends over tokens.
+
+    Shapes: representations ``[p, channels]`` or ``[q, channels]``, keys ``[r, channels]``, weights
+    of the keys ``[r]``.
     """
-    if index is not None and is_noisy(encoder):
-        spread, index = index, None
-    else:
-        spread = None
-    if landmarks is None and spread is None:
+    expanded = None
+    if index is not None and has_active_dropout(encoder):
+        expanded, index = index, None
+    if landmarks is None and expanded is None:
         z = encoder(*tokens)
         return z, z, tokens.weights, index
-    apart = encode_apart(encoder, tokens, landmarks, spread, last_keys=decoder.reads_keys)
-    return *apart, index
-
-
-def encode_apart(
-    encoder: SpectrumEncoder,
-    tokens: EigenvalueSet,
-    landmarks: Keys | None,
-    index: Tensor | None,
-    *,
-    last_keys: bool,
-) -> tuple[Tensor, Tensor, Weights]:
-    """What the encoder makes of the tokens and of the keys they attend to, and the keys' weights.
-
-    With ``landmarks`` the keys are those few weighted points instead of the tokens, and the first
-    block's attention is computed at their points, if they have any. With ``index`` ``[q]`` every
-    eigenvalue is represented, not every token, and each has dropout noise of its own: half of a
-    graph's eigenvalues may be equal, and one noise for all would be a large one. Nothing tells
-    equal eigenvalues apart before the first dropout, so the first block attends over tokens. The
-    last block updates landmarks only if ``last_keys`` are asked for: not every decoder reads them.
-
-    Shapes: ``[p, channels]`` or ``[q, channels]``, ``[r, channels]``, ``[r]``.
-    """
-    z, keys, sampled = _embedded(encoder, tokens, landmarks, index)
+    z, keys, sampled = _embedded(encoder, tokens, landmarks, expanded)
     weights: Weights = tokens.weights if landmarks is None else landmarks.weights
     for number, block in enumerate(cast("list[EncoderBlock]", list(encoder.blocks))):
         if number == 0:
-            updated = _first(block, z, keys, weights, index, sampled)
+            updated = _first_block(block, z, keys, weights, expanded, sampled)
         else:
             updated = block(z, keys, weights)
         if landmarks is None:
             keys = updated
-            if index is not None and isinstance(weights, Tensor) and len(weights) != len(index):
-                weights = weights.new_ones(len(index))
-        elif last_keys or number + 1 < len(encoder.blocks):
+            if expanded is not None and isinstance(weights, Tensor):
+                same = len(weights) == len(expanded)  # then all weights are ones already
+                weights = weights if same else weights.new_ones(len(expanded))
+        elif decoder.reads_keys or number + 1 < len(encoder.blocks):
             keys = block(keys, keys, weights)
         z = updated
-    return z, keys, weights
+    return z, keys, weights, index
 
 
 #: Representations at the points of landmarks ``[r, channels]``, and the matrix ``[p, r]`` that
@@ -118,7 +105,7 @@ def encode_apart(
 Sampled = tuple[Tensor, Tensor] | None
 
 
-def _first(
+def _first_block(
     block: EncoderBlock,
     z: Tensor,
     keys: Tensor,
@@ -126,7 +113,7 @@ def _first(
     index: Tensor | None,
     sampled: Sampled,
 ) -> Tensor:
-    """The first block: attention at the points, if any, then at every entry of the index."""
+    """The first block: attention at the sampled points, if any, then expanded by the index."""
     attended = block.attended(z if sampled is None else sampled[0], keys, weights)
     if sampled is not None and attended is not None:
         attended = _interpolated(sampled[1], attended)
@@ -142,9 +129,9 @@ def _embedded(
     landmarks: Keys | None,
     index: Tensor | None,
 ) -> tuple[Tensor, Tensor, Sampled]:
-    """Embedded tokens, keys and sampled points, all by one product.
+    """Embed tokens, keys and sampled points by one product.
 
-    Beside points, the tokens are already those of every entry of the index.
+    If there are sampled points, the tokens are already expanded by the index.
     """
     values = tokens.values
     if landmarks is None:
@@ -155,9 +142,9 @@ def _embedded(
     if points is not None:
         if index is not None:
             every = index
-            sets[0] = _KNOWN(values, "spread", lambda: values.index_select(0, every), every)
+            sets[0] = _CACHE(values, "spread", lambda: values.index_select(0, every), every)
         sets.append(points)
-    joined = _KNOWN(sets[0], "joined", lambda: torch.cat(sets), *sets[1:])
+    joined = _CACHE(sets[0], "joined", lambda: torch.cat(sets), *sets[1:])
     parts = encoder.embedding(encoder.encoding(joined)).split([len(each) for each in sets], dim=-2)
     if points is None:
         return parts[0], parts[1], None

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from specformer.graphs.laplacian import over_roots
-from specformer.kernels.norms import Across, summed
+from specformer.kernels.norms import Across, sum_over_workers
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.implicit.implicit import DensityReport, ImplicitSpectrum
@@ -46,7 +46,7 @@ class ShardedSpectrum(Spectrum):
 
     def gft(self, x: Tensor) -> Tensor:
         r"""The transform :math:`\sum_s U_s^\top x_s` of the whole graph's signal."""
-        return summed(super().gft(x), self.across)
+        return sum_over_workers(super().gft(x), self.across)
 
     def summary(self) -> dict[str, Any]:
         return {**super().summary(), "num_nodes": self.all_nodes}

@@ -13,7 +13,12 @@ from tests.nn.molecules import MOLECULES, pack
 from torch_geometric.data import Data
 from torch_geometric.transforms import AddRandomWalkPE
 
-from specformer.baselines.graphs.bonds import Bonds, ShortestPaths, return_probabilities, spread
+from specformer.baselines.graphs.bonds import (
+    Bonds,
+    ShortestPaths,
+    return_probabilities,
+    segment_gather,
+)
 from specformer.baselines.graphs.graph_baseline import BondEmbedding
 from specformer.kernels.segments import contiguous_segments, scattered_segments
 
@@ -98,7 +103,7 @@ def test_gradient_of_spread() -> None:
         scattered_segments(torch.tensor([2, 0, 0, 1, 3]), 3),
         contiguous_segments(torch.tensor([2, 0, 1]), 4),
     ):
-        assert torch.autograd.gradcheck(lambda x, own=segments: spread(x, own), values)
+        assert torch.autograd.gradcheck(lambda x, own=segments: segment_gather(x, own), values)
 
 
 def test_bonds_are_embedded_by_their_own_values() -> None:

@@ -11,10 +11,10 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, s
 
 from specformer import reference
 from specformer.errors import ConfigError
+from specformer.kernels.tracing import TensorCache
 from specformer.kernels.weighted_attention import carried_attention, masked_attention
 from specformer.nn import SpectralFilter, spectral_model
-from specformer.nn.filter import MultiHeadAttention, WeightedAttention
-from specformer.nn.layers.fast_paths import Remembered
+from specformer.nn.layers.attention import MultiHeadAttention, WeightedAttention
 from specformer.nn.spectral_model import (
     attention_matrix,
     band_of,
@@ -143,7 +143,7 @@ def test_both_ways_to_weight_keys_agree(lead: tuple[int, ...], apart: bool, dtyp
     weights = torch.arange(1, 12, dtype=dtype)
     operands = [part.transpose(-2, -3) for each in packed for part in each.unbind(-3)]
     masked = masked_attention(*operands, weights.log(), 0.3)
-    known = Remembered()
+    known = TensorCache()
     for _ in range(2):  # with what the first call left, too
         carried = carried_attention(packed, weights, 0.3, dtype, known)
         torch.testing.assert_close(carried, masked)
@@ -160,7 +160,7 @@ def test_bfloat16_keeps_multiplicities() -> None:
     weights = torch.tensor([1.0, 1000.0, 3.0])
     packed = torch.zeros(1, 3, 3, 2, 4)
     packed[:, :, 2, :, 0] = torch.eye(3)[0, :, None]  # values: the first key's share
-    out = carried_attention([packed], weights, 0.5, torch.bfloat16, Remembered())
+    out = carried_attention([packed], weights, 0.5, torch.bfloat16, TensorCache())
     torch.testing.assert_close(out[..., 0], torch.full((1, 2, 3), 1 / 1004.0), rtol=2**-7, atol=0)
 
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import (
     Segments,
+    at_least_float32,
     scattered_segments,
+    segment_gather,
     segment_sum,
-    spread,
-    widened,
 )
 from specformer.kernels.tracing import lazy_property
 from specformer.nn.conv.graph_conv import GraphPairs
@@ -89,7 +89,7 @@ class Bonds:
 
     def sent(self, nodes: Tensor) -> Tensor:
         """What the sources of all messages have, ``[N, channels]`` to ``[M, channels]``."""
-        return spread(nodes, self.by_source)
+        return segment_gather(nodes, self.by_source)
 
     def of_kinds(self, kinds: Tensor) -> Tensor:
         """What the bonds have, by kind ``[kinds, channels]`` to ``[M, channels]``."""
@@ -97,7 +97,7 @@ class Bonds:
 
     def sum(self, messages: Tensor) -> Tensor:
         r"""What every node hears, :math:`\sum_{j \sim i} m_{ij}`, ``[N, channels]``."""
-        return segment_sum(widened(messages), self.by_target)
+        return segment_sum(at_least_float32(messages), self.by_target)
 
     def square(self, messages: Tensor) -> Tensor:
         """Messages as ``[B, channels, max_nodes, max_nodes]``, zeros where there is no bond."""
@@ -273,7 +273,7 @@ class BondList:
 
     def at_ends(self, nodes: Tensor) -> Tensor:
         """The two ends of every bond, ``[N, channels]`` to ``[2, E, channels]``."""
-        return spread(nodes, self.by_end).view(2, -1, nodes.shape[1])
+        return segment_gather(nodes, self.by_end).view(2, -1, nodes.shape[1])
 
     def to_ends(self, ends: Tensor) -> Tensor:
         """The sum over a node's bonds, ``[2, E, channels]`` to ``[N, channels]``."""
@@ -307,7 +307,7 @@ class Rings:
         """The rings of a batch that was packed with those of up to ``max_ring`` atoms."""
         places = RingPlaces.of(batch, max_ring)
         own, used, length = places.atoms, places.used, places.length
-        first = batch.starts.index_select(0, places.graph).unsqueeze(1)
+        first = batch.starts.index_select(0, places.by_graph.index).unsqueeze(1)
         bonds = BondList.of(batch, dtype)
         last = torch.arange(max_ring, device=own.device) == length.unsqueeze(1) - 1
         following = torch.where(last, own[:, :1], own.roll(-1, dims=1))
@@ -345,4 +345,4 @@ class Rings:
         return self.to_bonds(of_length.unsqueeze(1).expand(-1, self.used.shape[1], -1))
 
     def _at_places(self, rows: Tensor, segments: Segments) -> Tensor:
-        return spread(rows, segments).view(*self.used.shape[:2], -1)
+        return segment_gather(rows, segments).view(*self.used.shape[:2], -1)

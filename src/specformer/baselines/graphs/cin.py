@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds, Rings
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import widened
+from specformer.kernels.segments import at_least_float32
 from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
@@ -104,11 +104,11 @@ class CINLayer(nn.Module):
     def forward(self, cells: Cells, rings: Rings, atoms: CountedRows) -> Cells:
         bonds = rings.bonds
         sent = bonds.at_ends(self.from_atoms(cells.atoms)).flip(0)  # each end hears the other
-        heard = bonds.to_ends(widened(sent + self.through_bonds(cells.bonds)).relu())
+        heard = bonds.to_ends(at_least_float32(sent + self.through_bonds(cells.bonds)).relu())
         ends = bonds.at_ends(cells.atoms).sum(dim=0)
         sides = rings.at_bonds(cells.bonds)
         shared = self.from_bonds(sides) + self.through_rings(cells.rings).unsqueeze(1)
-        shared = widened(shared).relu() * rings.used
+        shared = at_least_float32(shared).relu() * rings.used
         others = rings.to_bonds(shared.sum(dim=1, keepdim=True) - shared)
         return Cells(
             self.atoms(cells.atoms, None, heard, atoms),
@@ -157,4 +157,4 @@ class CIN(GraphBaseline):
             lift(pool(states, by_graph, self.pooling)).relu()
             for lift, states, by_graph in zip(self.lifts, cells, graphs, strict=True)
         ]
-        return self.dropout(widened(lifted[0] + lifted[1] + lifted[2]))
+        return self.dropout(at_least_float32(lifted[0] + lifted[1] + lifted[2]))

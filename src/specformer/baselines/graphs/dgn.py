@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
-from specformer.kernels.segments import widened
+from specformer.kernels.segments import at_least_float32
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-8
@@ -25,8 +25,8 @@ def direction(batch: PackedGraphs, bonds: Bonds) -> Tensor:
     chosen = batch.eigenvectors.to(bonds.layout.dtype).masked_fill(~second, 0.0).unsqueeze(-1)
     vector = bonds.layout.by_target.sum(chosen)
     by_target = bonds.by_target
-    change = bonds.by_source.spread(vector) - by_target.spread(vector)
-    return change / (by_target.spread(by_target.sum(change.abs())) + _EPS)
+    change = bonds.by_source.gather(vector) - by_target.gather(vector)
+    return change / (by_target.gather(by_target.sum(change.abs())) + _EPS)
 
 
 class DGNConv(nn.Module):
@@ -52,8 +52,8 @@ class DGNConv(nn.Module):
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, field: Tensor) -> Tensor:
         sent = bonds.sent(self.source(nodes)) + bonds.of_kinds(self.bond(kinds))
-        messages = widened(sent)
-        own = widened(self.target(nodes))
+        messages = at_least_float32(sent)
+        own = at_least_float32(self.target(nodes))
         by_target, gates = bonds.by_target, field.abs()
         joined = (~bonds.lonely).to(own.dtype)
         mean = own * joined + bonds.sum(messages) / bonds.degree.clamp_min(1.0)

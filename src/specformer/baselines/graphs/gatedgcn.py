@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds, return_probabilities
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
-from specformer.kernels.segments import segment_sum, spread, widened
+from specformer.kernels.segments import at_least_float32, segment_gather, segment_sum
 from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
@@ -51,9 +51,9 @@ class GatedGCNLayer(nn.Module):
     def forward(
         self, nodes: Tensor, states: Tensor, places: Tensor | None, bonds: Bonds
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        mixed = widened(
+        mixed = at_least_float32(
             self.bond(states)
-            + spread(self.target(nodes), bonds.by_target)
+            + segment_gather(self.target(nodes), bonds.by_target)
             + bonds.sent(self.source(nodes))
         )
         gates = mixed.sigmoid()
@@ -89,11 +89,11 @@ class WalkPlaces(nn.Module):
     def mixed(self, nodes: Tensor, places: Tensor, bonds: Bonds) -> Tensor:
         """The nodes with their places, these centred and of unit norm in each graph."""
         by_graph = bonds.layout.by_graph
-        lowered = widened(self.lower(places))
-        centred = lowered - spread(pool(lowered, by_graph, "mean"), by_graph)
+        lowered = at_least_float32(self.lower(places))
+        centred = lowered - segment_gather(pool(lowered, by_graph, "mean"), by_graph)
         # The root of zero has no slope: a graph of one node is all centre.
         norm = (segment_sum(centred.square(), by_graph) + _EPS).sqrt()
-        unit = centred / spread(norm, by_graph).clamp_min(_EPS)
+        unit = centred / segment_gather(norm, by_graph).clamp_min(_EPS)
         return self.mix(torch.cat([nodes, unit], dim=-1))
 
 

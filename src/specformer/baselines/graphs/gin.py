@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import BondList, Bonds, Rings, ShortestPaths
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
 from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import segment_sum, spread, widened
+from specformer.kernels.segments import at_least_float32, segment_gather, segment_sum
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -102,7 +102,7 @@ class GSNLayer(nn.Module):
     def forward(
         self, nodes: Tensor, kinds: Tensor, bonds: Bonds, listed: BondList, numbers: Tensor
     ) -> Tensor:
-        known = widened(listed.of_kinds(kinds) + self.rings(numbers))
+        known = at_least_float32(listed.of_kinds(kinds) + self.rings(numbers))
         messages = (listed.at_ends(nodes).flip(0) + known).relu()  # each end hears the other
         summed = (1.0 + self.update.epsilon) * nodes + listed.to_ends(messages)
         return self.update(summed, bonds.layout.nodes)
@@ -200,9 +200,9 @@ class GINAKLayer(nn.Module):
     def states(self, nodes: Tensor, kinds: Tensor, around: Surroundings, bonds: Bonds) -> Tensor:
         """Node j in the surroundings of i, pair by pair ``[P, channels]``; zeros for all others."""
         sent = bonds.square((bonds.sent(nodes) + bonds.of_kinds(kinds)).relu())
-        summed = bonds.pairs(around.square @ widened(sent).mT)
-        own = (1.0 + self.update.epsilon) * spread(nodes, bonds.layout.by_source)
-        return widened(self.update(own + summed, around.counted)) * around.counted.share
+        summed = bonds.pairs(around.square @ at_least_float32(sent).mT)
+        own = (1.0 + self.update.epsilon) * segment_gather(nodes, bonds.layout.by_source)
+        return at_least_float32(self.update(own + summed, around.counted)) * around.counted.share
 
 
 class GINAK(GraphBaseline):

@@ -12,7 +12,7 @@ from specformer.baselines.baseline import Baseline
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.errors import ConfigError
 from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import widened
+from specformer.kernels.segments import at_least_float32
 from specformer.nn.argument_checks import check_choices, check_split
 from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
 from specformer.nn.conv.graph_conv import POOLINGS, Pooling, pool
@@ -126,7 +126,7 @@ class GraphBaseline(Baseline):
         kinds = [embedding(batch.bond_table) for embedding in self.bond_tables]
         kinds = kinds * self.depth if len(kinds) == 1 else kinds or [None] * self.depth
         for of_bonds, layer, norm in zip(kinds, self.layers, self.norms, strict=True):
-            out = widened(layer(nodes, of_bonds, bonds, *known))
+            out = at_least_float32(layer(nodes, of_bonds, bonds, *known))
             nodes = nodes + self.dropout(norm(out, bonds.layout.nodes).relu())
         return nodes
 
@@ -194,4 +194,4 @@ def two_maps(channels: int, hidden: int, activation: type[nn.Module] = nn.ReLU) 
 
 def normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
     """Rows normalised over those that count, in float32 or better."""
-    return norm(widened(rows), counted)
+    return norm(at_least_float32(rows), counted)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds, ShortestPaths
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention, two_maps
-from specformer.kernels.segments import widened
+from specformer.kernels.segments import at_least_float32
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _INIT_STD = 0.02
@@ -111,7 +111,7 @@ class GraphGraphormer(GraphBaseline):
         chosen = (paths.distance.unsqueeze(-1) == buckets).to(self.distance_bias.dtype)
         between = (chosen @ self.distance_bias).movedim(-1, 1)
         of_hops = torch.einsum("ka,hab->khb", kinds, self.hop_weights).flatten(1)
-        squares = bonds.square(bonds.of_kinds(widened(of_hops)))
+        squares = bonds.square(bonds.of_kinds(at_least_float32(of_hops)))
         between = between + paths.mean_along(squares.unflatten(1, (-1, self.num_heads)))
         # The token's number along its row and its column, by the square's own corner.
         framed = nn.functional.pad(between, (1, 0, 1, 0))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
-from specformer.kernels.segments import widened
+from specformer.kernels.segments import at_least_float32
 from specformer.nn.argument_checks import check_positive, check_split
 
 #: Variances up to this one count as zero: the square root has no slope there.
@@ -60,8 +60,8 @@ class PNAConv(nn.Module):
         )
         of_kinds = torch.einsum("ki,tio->kto", self.bond(kinds), self.pre.weight.chunk(3, dim=1)[2])
         sent, known = bonds.sent(of_nodes.flatten(1)), bonds.of_kinds(of_kinds.flatten(1))
-        messages = widened(sent) + widened(known)
-        offset = widened(own + self.pre.bias).flatten(1)
+        messages = at_least_float32(sent) + at_least_float32(known)
+        offset = at_least_float32(own + self.pre.bias).flatten(1)
         found = self._statistics(messages, offset, bonds)
         parts = [split, *(part.unflatten(-1, (self.towers, self.width)) for part in found)]
         return self.lin(self.post(torch.cat(parts, dim=-1)).flatten(1))

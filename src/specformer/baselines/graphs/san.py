@@ -15,7 +15,12 @@ from specformer.baselines.graphs.graph_baseline import (
     two_maps,
 )
 from specformer.errors import ConfigError
-from specformer.kernels.segments import filtered_sum, segment_softmax, spread, widened
+from specformer.kernels.segments import (
+    at_least_float32,
+    filtered_sum,
+    segment_gather,
+    segment_softmax,
+)
 from specformer.nn.argument_checks import check_not_negative, check_split
 from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -120,8 +125,8 @@ class SANLayer(nn.Module):
         width = nodes.shape[1] // self.num_heads
         gates = shares.unsqueeze(-1).expand(-1, -1, width).flatten(1)
         layout = bonds.layout
-        value = widened(self.value(nodes))
-        summed = filtered_sum(value, widened(gates), layout.by_source, layout.by_target)
+        value = at_least_float32(self.value(nodes))
+        summed = filtered_sum(value, at_least_float32(gates), layout.by_source, layout.by_target)
         update = self.dropout(self.out(summed))
         nodes = normalised(self.first_norm, nodes + update, rows)
         return normalised(self.second_norm, nodes + self.dropout(self.mlp(nodes)), rows)
@@ -148,11 +153,11 @@ class SANLayer(nn.Module):
             ],
             dim=1,
         )
-        sent = widened(spread(keys.flatten(0, 1), layout.by_message))
-        asked = widened(
+        sent = at_least_float32(segment_gather(keys.flatten(0, 1), layout.by_message))
+        asked = at_least_float32(
             torch.lerp(
-                spread(other_query(nodes), layout.by_target),
-                spread(query(nodes), layout.by_target),
+                segment_gather(other_query(nodes), layout.by_target),
+                segment_gather(query(nodes), layout.by_target),
                 _joined(bonds.layout).to(keys.dtype),
             )
         )

@@ -17,7 +17,7 @@ from specformer.baselines.nodes.mlp import FeatureMLP
 from specformer.baselines.nodes.propagation import Propagation
 from specformer.baselines.nodes.single_graph import SingleGraphModel
 from specformer.errors import ConfigError
-from specformer.nn.layers.linear import Derived
+from specformer.nn.layers.linear import DerivedBuffers
 
 Operator = Callable[[Tensor], Tensor]
 """A graph matrix, as what it does to node values of shape [..., n, channels]."""
@@ -185,7 +185,7 @@ class GPRGNN(PolynomialModel):
         return self.polynomials(1 - eigenvalues) @ self.coefficients.unsqueeze(-1)
 
 
-class NonNegativePolynomial(Derived, PolynomialModel):
+class NonNegativePolynomial(DerivedBuffers, PolynomialModel):
     r"""A polynomial in the Chebyshev basis of :math:`L - I`, given by K + 1 non-negative numbers.
 
     .. math::

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from specformer.nn.conv.node_conv import FeedForwardBases, LinearBases, NodeConv
 from specformer.nn.layers.batch_norm import Norm, norm_module
-from specformer.nn.layers.linear import Linear, Resettable, joined
+from specformer.nn.layers.linear import Linear, Resettable, joint_linear
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, MagneticSpectrum
 
 
@@ -43,7 +43,7 @@ class ResidualBlock(Resettable):
         if self.skip is None:
             out = self.bases(self.signal(x), response, spectrum)
         else:
-            skip, signal = joined(x, [self.skip, self.signal]).chunk(2, dim=-1)
+            skip, signal = joint_linear(x, [self.skip, self.signal]).chunk(2, dim=-1)
             out = skip + self.bases(signal, response, spectrum)
         return out if self.is_linear else self.dropout(self.norm(out).relu())
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.kernels.tracing import first_order
 from specformer.nn.argument_checks import check_counts
-from specformer.nn.layers.linear import Derived
+from specformer.nn.layers.linear import DerivedBuffers
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: A matrix of ones and zeros this wide is small enough to be made at every step.
@@ -30,7 +30,7 @@ def checked_cardinalities(name: str, given: Sequence[int]) -> list[int]:
     return counts
 
 
-class FeatureEmbedding(Derived):
+class FeatureEmbedding(DerivedBuffers):
     r"""The sum of one learned vector per column, :math:`\sum_c W^{(c)}_{x_c}`.
 
     ``cardinalities``: how many values each column may take. The columns' tables lie one after

@@ -15,13 +15,13 @@ from specformer.kernels.segments import (
     Logits,
     PairIndex,
     Segments,
+    at_least_float32,
     filtered_sum,
     gelu_lift,
     scattered_segments,
     segment_softmax,
     segment_sum,
     signed_root,
-    widened,
 )
 from specformer.kernels.tracing import lazy_property
 from specformer.kernels.weighted_attention import FlatSpectra, Ranges
@@ -242,15 +242,15 @@ def message_sum(
 
 def _every_message(nodes: Tensor, bonds: Tensor, linear: nn.Linear) -> Tensor:
     """What every node would send over every kind of bond, ``[N * kinds, channels]``."""
-    of_nodes = widened(linear(nodes)).unsqueeze(1)
-    of_bonds = widened(nn.functional.linear(bonds, linear.weight))
+    of_nodes = at_least_float32(linear(nodes)).unsqueeze(1)
+    of_bonds = at_least_float32(nn.functional.linear(bonds, linear.weight))
     return nn.functional.gelu(of_nodes + of_bonds).flatten(0, 1)
 
 
 def _pair_messages(nodes: Tensor, bonds: Tensor, linear: nn.Linear, pairs: GraphPairs) -> Tensor:
     """What every pair's source sends, ``[P, channels]``."""
-    of_nodes = widened(linear(nodes)).index_select(0, pairs.batch.source)
-    of_bonds = widened(nn.functional.linear(bonds, linear.weight))
+    of_nodes = at_least_float32(linear(nodes)).index_select(0, pairs.batch.source)
+    of_bonds = at_least_float32(nn.functional.linear(bonds, linear.weight))
     return nn.functional.gelu(of_nodes + of_bonds.index_select(0, pairs.batch.bond))
 
 
@@ -332,7 +332,7 @@ class GraphBases(nn.Module):
             return self.second_norm.activated(self.second, hidden, pairs.pairs, "gelu")
         out = self.second(hidden)
         if self.second_norm is not None:
-            out = self.second_norm(widened(out), pairs.pairs)
+            out = self.second_norm(at_least_float32(out), pairs.pairs)
         return self.activation(out)
 
     def extra_repr(self) -> str:
@@ -370,7 +370,7 @@ class GraphConv(nn.Module):
     ) -> Tensor:
         summed = message_sum(nodes, bonds, self.message, bases, pairs)
         if self.norm is not None:
-            summed = self.norm.gelu(signed_root(widened(summed)), pairs.nodes)
+            summed = self.norm.gelu(signed_root(at_least_float32(summed)), pairs.nodes)
         nodes = nodes + self.dropout(summed)
         hidden = self.first_norm.activated(self.first, nodes, pairs.nodes)
         update = self.second_norm.activated(self.second, hidden, pairs.nodes)

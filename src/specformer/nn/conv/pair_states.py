@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.kernels import usable
-from specformer.kernels.segments import Logits, signed_root, spread, widened
+from specformer.kernels.segments import Logits, at_least_float32, segment_gather, signed_root
 from specformer.nn.conv.embedding import summed_rows
 from specformer.nn.conv.graph_conv import GraphPairs, Normalisation, softmax_over_sources
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -41,7 +41,7 @@ class PairUpdate(nn.Module):
 
     def forward(self, states: Tensor, nodes: Tensor, pairs: GraphPairs) -> Tensor:
         mixed = gated(self.ends(nodes), self.own(states), pairs)
-        return states + widened(self.out(self.norm.gelu(mixed, pairs.pairs)))
+        return states + at_least_float32(self.out(self.norm.gelu(mixed, pairs.pairs)))
 
     def weights(self, states: Tensor, pairs: GraphPairs) -> Tensor | Logits:
         """The weights of every pair and channel; perhaps before their softmax."""
@@ -62,9 +62,9 @@ def gated(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
         from specformer.kernels.triton.gating import gated_pairs
 
         return gated_pairs(ends, own, pairs.pair_index)
-    to, of = widened(ends).chunk(2, dim=1)
-    gate, shift = widened(own).chunk(2, dim=1)
-    both = spread(to, pairs.by_target) + spread(of, pairs.by_source)
+    to, of = at_least_float32(ends).chunk(2, dim=1)
+    gate, shift = at_least_float32(own).chunk(2, dim=1)
+    both = segment_gather(to, pairs.by_target) + segment_gather(of, pairs.by_source)
     return signed_root(both * gate) + shift
 
 

@@ -9,8 +9,15 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels import usable
-from specformer.kernels.norms import Across, Averages, CountedRows, Sample, masked_norm, summed
-from specformer.kernels.segments import widened
+from specformer.kernels.norms import (
+    Across,
+    Averages,
+    CountedRows,
+    Sample,
+    masked_norm,
+    sum_over_workers,
+)
+from specformer.kernels.segments import at_least_float32
 from specformer.nn.layers.linear import LayerNorm
 
 Norm = Literal["batch", "layer"] | None
@@ -93,14 +100,14 @@ class BatchNorm(nn.Module):
             return self._fused(
                 nn.functional.linear(x, linear.weight), rows, linear.bias, activation
             )
-        out = cast(Tensor, self(widened(linear(x)), rows))
+        out = cast(Tensor, self(at_least_float32(linear(x)), rows))
         return out.relu() if activation == "relu" else nn.functional.gelu(out)
 
     def gelu(self, x: Tensor, rows: CountedRows) -> Tensor:
         """``GELU(self(x, rows))``, by the same kernels."""
         if self.is_fused and usable("batch_norm", x):
             return self._fused(x, rows, torch.zeros_like(self.bias), "gelu")
-        return nn.functional.gelu(self(widened(x), rows))
+        return nn.functional.gelu(self(at_least_float32(x), rows))
 
     def _fused(
         self, x: Tensor, rows: CountedRows, shift: Tensor, activation: Literal["relu", "gelu"]
@@ -168,7 +175,7 @@ class BatchNorm(nn.Module):
 
     def _whole(self, part: Tensor) -> Tensor:
         """A sum over this worker's rows as the sum over all workers'."""
-        return part if self.across is None else summed(part, self.across)
+        return part if self.across is None else sum_over_workers(part, self.across)
 
     @torch.no_grad()
     def _average(self, mean: Tensor, var: Tensor, share: Tensor | float) -> None:

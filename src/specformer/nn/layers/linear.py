@@ -1,10 +1,10 @@
-r"""Layers whose parameters may carry a leading *run* axis, and how parameters are drawn anew.
+r"""Layers whose parameters may have a leading *run* axis, and resetting of parameters.
 
-Many independent models of one shape (ten splits, fifty images) train as one: stack their
-parameters along a new first axis (:func:`specformer.training.engine.stacking.stack`) and the same
-module maps ``[runs, tokens, in]`` to ``[runs, tokens, out]``, each run with weights of its
-own. With plain parameters they are the ordinary layers. ``torch.func.vmap`` is not used: under it
-attention kernels fall back or fail, and shared matrices are read once per run.
+Many independent models of one shape (ten splits, fifty images) can train as one model:
+:func:`specformer.training.engine.stacking.stack` stacks their parameters along a new first axis.
+The same module then maps ``[runs, tokens, in]`` to ``[runs, tokens, out]``, with separate weights
+for each run. Without that axis these are PyTorch's layers. ``torch.func.vmap`` is not used, because
+attention kernels fall back or fail under it, and it reads shared matrices once per run.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def feed_forward(in_channels: int, channels: int) -> nn.Sequential:
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The map of :class:`Linear`, whose gradients take a kernel each."""
-    # PyTorch knows which precision to use where.
+    """The map of :class:`Linear`, with gradients that take one kernel each."""
+    # Under autocast PyTorch chooses the precision of every operation.
     if torch.is_autocast_enabled(x.device.type) or transforming():
         out = x @ weight.mT
         return out if bias is None else out + bias.unsqueeze(-2)
@@ -72,7 +72,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Affine(torch.autograd.Function):
-    r""":math:`x W^\top + b`; one run is a plain product, whatever axes there are."""
+    r""":math:`x W^\top + b`; for one run a plain matrix product, however many axes x has."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -103,8 +103,8 @@ class _Affine(torch.autograd.Function):
         return to_x, to_weight, to_bias
 
 
-def joined(inputs: Tensor, maps: Sequence[Linear]) -> Tensor:
-    """The outputs of several linear maps of one input side by side, by one product."""
+def joint_linear(inputs: Tensor, maps: Sequence[Linear]) -> Tensor:
+    """Concatenated outputs of several linear maps of one input, by one product."""
     if len(maps) == 1:
         return maps[0](inputs)
     weight = torch.cat([each.weight for each in maps], dim=-2)
@@ -113,9 +113,9 @@ def joined(inputs: Tensor, maps: Sequence[Linear]) -> Tensor:
 
 
 def _aligned(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with two axes if there is one run, else with one of runs in both.
+    """Both with two axes if there is one run, else both with a run axis.
 
-    Left to itself, a product of two and three axes may fold the wrong ones and copy.
+    PyTorch's product of a matrix with a tensor of three axes may fold the wrong axes and copy.
     """
     if weight.dim() == 2 or len(weight) == 1:
         return x.reshape(-1, x.shape[-1]), weight.view(weight.shape[-2:])
@@ -123,17 +123,17 @@ def _aligned(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _row_product(left: Tensor, right: Tensor) -> Tensor:
-    """Transposed left times right, ``[..., n, a]`` and ``[..., n, b]`` to ``[..., a, b]``."""
+    """``leftᵀ @ right``, from ``[..., n, a]`` and ``[..., n, b]`` to ``[..., a, b]``."""
     if not left.is_cuda or left.dim() == 2:
         return left.mT @ right
     return pieced_product(left, right)
 
 
 def pieced_product(left: Tensor, right: Tensor) -> Tensor:
-    """Transposed left times right, a few rows at a time, as a GPU computes it for stacked runs.
+    """``leftᵀ @ right`` as a sum over blocks of rows, which is faster on a GPU for stacked runs.
 
-    Libraries cut long sums in pieces for one product, but not for many small ones at once: whole,
-    each of these took 25 to 30 µs for ten runs of 2,708 rows on an H200.
+    Libraries split the long sum of a single product, but not those of a batch of small products:
+    without blocks, each took 25 to 30 µs for ten runs of 2,708 rows on an H200.
     """
     rows = left.shape[-2]
     pieces = max(number for number in range(1, 17) if rows % number == 0)
@@ -145,7 +145,7 @@ def pieced_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:
-    """Summed over the axes along which its tensor was spread, and of that tensor's shape."""
+    """Sum a gradient over broadcast axes, so that it gets the given shape."""
     if gradient.numel() == shape.numel():
         return gradient.view(shape)
     return gradient.sum_to_size(shape)
@@ -168,16 +168,15 @@ class _WeightedSum(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         gradient, (copies, weight) = gradients[0].unsqueeze(-2), ctx.saved_tensors
         sums = column_sums((gradient * copies).flatten(-2))
-        # One weight of many signals collects all their gradients.
+        # A weight that several signals share gets the sum of their gradients.
         to_weight = sums.unflatten(-1, weight.shape[-2:]).squeeze(-3).sum_to_size(weight.shape)
         return gradient * weight.unsqueeze(-3), to_weight
 
 
 def reset_parts(module: nn.Module) -> None:
-    """Draw the parameters of a module's parts anew, as their constructors do.
+    """Reset all submodules that hold parameters or buffers, each once and in construction order.
 
-    Parts are modules that hold numbers themselves. They come in the order in which they were made,
-    each once, so that after one seed the numbers are those of a fresh module.
+    With the same seed, the parameters are then those of a new module.
     """
     for part in list(module.modules())[1:]:
         reset = getattr(part, "reset_parameters", None)
@@ -186,19 +185,19 @@ def reset_parts(module: nn.Module) -> None:
 
 
 class Resettable(nn.Module):
-    """A module that holds no numbers itself, only parts."""
+    """A module whose parameters are all in its submodules."""
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as the constructors do."""
+        """Initialise all parameters again, as the constructor does."""
         reset_parts(self)
 
 
-class Derived(nn.Module, ABC):
-    """A module with buffers that follow from its arguments.
+class DerivedBuffers(nn.Module, ABC):
+    """A module with buffers that are computed from its arguments.
 
-    They are no part of its state, and are made anew when a state is loaded or parameters are reset:
-    a module from the meta device has none before, and ``to_empty`` leaves there what the memory
-    held.
+    They are not part of the state dict. They are computed again when a state is loaded or
+    parameters are reset: a module built on the meta device has no values for them, and ``to_empty``
+    leaves them uninitialised.
     """
 
     @abstractmethod
@@ -206,7 +205,7 @@ class Derived(nn.Module, ABC):
         """The buffers by name."""
 
     def register_derived(self) -> None:
-        """Put them in their places, once the module knows its arguments."""
+        """Register the buffers; call it when :meth:`derived` has its arguments."""
         for name, tensor in self.derived().items():
             self.register_buffer(name, tensor, persistent=False)
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.kernels.norms import column_sums
-from specformer.kernels.tracing import first_order
-from specformer.nn.layers.fast_paths import Remembered
+from specformer.kernels.tracing import TensorCache, first_order
 from specformer.nn.layers.linear import Linear
 from specformer.spectrum.sparse import compressed_rows, sparse_product
 
@@ -44,7 +43,7 @@ class SparseFeatures:
     transposed_columns: Tensor
     order: Tensor
     in_channels: int
-    _known: Remembered = field(default_factory=Remembered, init=False, repr=False, compare=False)
+    _known: TensorCache = field(default_factory=TensorCache, init=False, repr=False, compare=False)
 
     @classmethod
     def from_scipy(
