@@ -240,9 +240,14 @@ _ASIDE = ("command", "repeat", "set", "device", "settings.description", "lanes",
 
 
 def merged_runs(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """All runs as the result and arrays of one run, in which each is a recipe of its model."""
+    """All runs as the result and arrays of one run, in which each is a recipe of its model.
+
+    What runs share, such as the eigenvalues and the true images of filters, is left out where they
+    differ in it: one run's answers over another's truth would be wrong.
+    """
     merged: dict[str, Any] = {kind: [] for kind in _KINDS}
     arrays: dict[str, np.ndarray] = {}
+    common: dict[str, list[np.ndarray]] = {}
     spectra: dict[str, Any] = {}
     for name, run in names_of_runs(runs).items():
         result = run.result()
@@ -254,15 +259,18 @@ def merged_runs(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np
                 own = f"{name}, {entry['recipe']}" if several else name
                 merged[kind].append({**entry, "recipe": own})
                 arrays |= _arrays_of_run(arrays_here, kind, entry, own)
-        arrays |= {
-            key: array
-            for key, array in arrays_here.items()
-            if key.count("/") == 1 or key.endswith(("/target", "/true"))
-        }
+        for key, array in arrays_here.items():
+            if key.count("/") == 1 or key.endswith(("/target", "/true")):
+                common.setdefault(key, []).append(array)
         spectra |= {each["name"]: each for each in result.get("spectra") or ()}
     found = {kind: entries for kind, entries in merged.items() if entries}
     if not found:
         raise RunError("None of the runs recorded figures to compare.")
+    arrays |= {
+        key: first
+        for key, (first, *others) in common.items()
+        if all(np.array_equal(first, other) for other in others)
+    }
     title = f"{len(runs)} runs side by side"
     return {"kind": "comparison", "title": title, "spectra": [*spectra.values()], **found}, arrays
 
