@@ -28,6 +28,7 @@ from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
 from specformer.graphs import GraphSet
+from specformer.kernels import runs_on
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.cache import fetch_or_solve
 from specformer.tasks.graphs.graph_models import StartingPoint, largest_ring, model_for, num_outputs
@@ -111,7 +112,8 @@ class GraphWork:
             return grow_forest(task, recipe.model, num_outputs(self.graphs, recipe), seed, on_epoch)
         torch.manual_seed(seed)
         model = self.first_model(run).to(self.device)
-        if isinstance(recipe, BaselineRecipe) and recipe.compile and self.device.type == "cuda":
+        asked = isinstance(recipe, BaselineRecipe) and recipe.compile
+        if asked and runs_on(self.device, "compile"):  # torch.compile needs what our kernels need
             cast(GraphBaseline, model).compile_training()
         state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
         return fit_graphs(
