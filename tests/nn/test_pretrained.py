@@ -16,7 +16,7 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, state_of
 
 from specformer import GraphSpecformer, Specformer, reference
 from specformer.errors import ConfigError, RunError
-from specformer.nn.pretrained import CARD, CONFIG, WEIGHTS, Pretrained, arguments
+from specformer.nn.pretrained import CARD, CONFIG, WEIGHTS, Pretrained, saved_arguments
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ class Fixed(Specformer):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (Forgetful(3, 2.0, hidden_channels=8, out_channels=4), "lacks its argument 'scale'"),
+        (Forgetful(3, 2.0, hidden_channels=8, out_channels=4), "lacks the argument 'scale'"),
         (Fixed(3), "has 'hidden_channels', which its constructor does not take"),
     ],
 )
@@ -220,7 +220,7 @@ def test_weights_that_do_not_fit_their_config_are_refused(tmp_path: Path) -> Non
     ("claim", "why"),
     [
         ({"hidden_channels": 9_000}, r"should have the shape \[.*9000"),  # 324 MB for each map
-        ({"num_layers": 10**9}, "num_layers=1000000000 for .* weights"),
+        ({"num_layers": 10**9}, "num_layers=1000000000 is too large for .* weights"),
     ],
 )
 def test_claims_are_checked_before_a_model_is_built(tmp_path: Path, claim, why: str) -> None:
@@ -278,7 +278,7 @@ def test_an_argument_that_is_gone_may_not_have_had_an_effect(folder: Path) -> No
     with pytest.raises(ConfigError, match="has 'filter_activation', which its"):
         saved.save_pretrained(folder)
     with pytest.raises(ConfigError, match="filter_activation='relu' is no longer supported"):
-        arguments(saved.config, Specformer.retired)
+        saved_arguments(saved.config, Specformer.retired)
 
 
 def test_the_model_card_runs_and_stays(tmp_path: Path) -> None:

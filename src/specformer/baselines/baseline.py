@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_counts, check_flags, check_numbers, check_rates
-from specformer.nn.pretrained import Pretrained, given
+from specformer.nn.pretrained import Pretrained, constructor_arguments
 
 #: What a number must be larger than.
 _BOUNDS = {"theta": -1.0, "a": -1.0, "b": -1.0}
@@ -36,7 +36,7 @@ class Baseline(Pretrained):
         super().__init__()
         bound = self.__signature__.bind(*args, **options)
         bound.apply_defaults()
-        self.config = given(bound.arguments)
+        self.config = constructor_arguments(bound.arguments)
         self._check()
         for method in ("frame", "build"):
             taken = [name for name in _parameters(type(self), method) if name in self.config]

@@ -1,4 +1,4 @@
-r"""What the arguments of models and schedules may be; errors name the argument and its value."""
+r"""Checks of the arguments of models and schedules; errors name the argument and its value."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def check_choices(config: Mapping[str, Any], **choices: Sequence[Any]) -> None:
 
 
 def check_flags(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse switches that are neither on nor off."""
+    """Refuse flags that are neither True nor False."""
     check_choices(config, **dict.fromkeys(names, (True, False)))
 
 
 def check_counts(config: Mapping[str, Any], *names: str, least: int = 1) -> None:
-    """Refuse widths, depths and the like that are not whole numbers, or too small."""
+    """Refuse widths, depths and other counts that are not whole numbers or are too small."""
     for name in names:
         if (count := whole_number(name, config[name])) < least:
             bound = f"be at least {least}" if least else "not be negative"
@@ -45,7 +45,7 @@ def check_numbers(
     lies: Callable[[Any], bool] = isfinite,
     where: str = "be a finite number",
 ) -> None:
-    """Refuse what is not a finite number, or does not lie where it should."""
+    """Refuse values that are not finite numbers, or for which ``lies`` is false."""
     for name in names:
         value = config[name]
         if not (isinstance(value, Real) and isfinite(value)):
@@ -56,33 +56,44 @@ def check_numbers(
 
 check_positive = partial(check_numbers, lies=lambda value: value > 0, where="be positive")
 check_not_negative = partial(check_numbers, lies=lambda value: value >= 0, where="not be negative")
-#: Of dropout.
+#: For dropout rates.
 check_rates = partial(
     check_numbers, lies=lambda value: 0 <= value <= 1, where="lie between 0 and 1"
 )
 
 
 def check_split(channels: int, parts: int, name: str = "num_heads") -> None:
-    """Refuse a width that its heads, or other parts, cannot share."""
+    """Refuse a width that is not a multiple of the number of heads, or of other parts."""
     width, number = whole_number("hidden_channels", channels), whole_number(name, parts)
     if number < 1 or width % number:
         raise ConfigError(f"hidden_channels={width} cannot be split evenly over {name}={number}.")
 
 
 def whole_number(name: str, value: Any) -> int:
-    """The value as an int; anything but a whole number is refused."""
+    """The value as an int; refuse anything but a whole number."""
     try:
         return operator.index(value)
     except TypeError:
         raise ConfigError(f"{name}={value!r} must be a whole number.") from None
 
 
-#: The entry-wise network holds n·n·channels numbers; beyond this many it is refused.
+def whole_numbers(name: str, given: Sequence[int]) -> list[int]:
+    """The values as a list of ints; refuse anything but whole numbers of at least 1."""
+    try:
+        numbers = [operator.index(number) for number in given]
+    except TypeError:  # a single number, or a value that is not a whole number
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise ConfigError(f"{name}={given!r}: give a list of whole numbers of at least 1.")
+    return numbers
+
+
+#: Most numbers (n·n·channels) that the entry-wise network on bases may hold.
 ENTRY_LIMIT = 2**28
 
 
 def check_encoding(channels: int, epsilon: float) -> int:
-    """The width of an encoding as an int; refuse one that sines and cosines cannot share."""
+    """The width of an encoding as an int; refuse an odd one: sines and cosines get half each."""
     check_positive({"epsilon": epsilon}, "epsilon")
     channels = whole_number("hidden_channels", channels)
     if channels < 2 or channels % 2:
@@ -91,16 +102,16 @@ def check_encoding(channels: int, epsilon: float) -> int:
 
 
 def check_filter(num_heads: int, dropout: float, decoder: str, attention: bool) -> None:
-    """Refuse arguments that no spectral filter has."""
+    """Refuse invalid arguments of a spectral filter."""
     check_counts({"num_heads": num_heads}, "num_heads")
     check_rates({"dropout": dropout}, "dropout")
     check_choices({"decoder": decoder}, decoder=("joint", "heads"))
     if decoder == "heads" and not attention:
-        raise ConfigError("attention=False needs decoder='joint': heads are attention's.")
+        raise ConfigError("attention=False needs decoder='joint': 'heads' decodes by attention.")
 
 
 def check_eigenvalues(eigenvalues: Any, dtype: torch.dtype) -> None:
-    """Refuse what a filter of that precision cannot take."""
+    """Refuse eigenvalues that a filter of that precision cannot take."""
     if not isinstance(eigenvalues, Tensor):
         kind = type(eigenvalues).__name__
         raise ConfigError(
@@ -113,16 +124,17 @@ def check_eigenvalues(eigenvalues: Any, dtype: torch.dtype) -> None:
     mixed = given.is_floating_point and given != dtype
     if mixed and not torch.is_autocast_enabled(eigenvalues.device.type):
         raise ConfigError(
-            f"eigenvalues are {given}, the filter {dtype}; bring both to one dtype, each with "
+            f"eigenvalues are {given}, but the filter is {dtype}; convert one of them with "
             ".to(dtype=…)."
         )
 
 
 def check_explicit_bases(spectrum: AnySpectrum, channels: int) -> Spectrum:
-    """The spectrum, if it has eigenvectors and if entry-wise bases of that width fit."""
+    """The spectrum; refuse one without real eigenvectors, or with too large entry-wise bases."""
     if not isinstance(spectrum, Spectrum) or spectrum.eigenvectors.is_complex():
         raise ConfigError(
-            "bases='ffn' needs real eigenvectors; decompose the graph, without charge."
+            "bases='ffn' needs real eigenvectors: use sf.decompose without charge, or "
+            "bases='linear'."
         )
     if isinstance(spectrum, ShardedSpectrum):
         raise ConfigError("bases='ffn' needs all nodes in one process; use bases='linear'.")
@@ -137,16 +149,16 @@ def check_explicit_bases(spectrum: AnySpectrum, channels: int) -> Spectrum:
 
 
 def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any]) -> None:
-    """Refuse what either model refuses."""
+    """Refuse invalid arguments that both models have."""
     check_choices(config, sharing=("small", "medium", "large"), **choices)
     check_counts(config, "hidden_channels", "out_channels", "num_layers", "num_heads")
     check_flags(config, "encoding", "attention", *flags)
     check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
-    if config["init_std"] is not None:  # else weights stay as layers draw them
+    if config["init_std"] is not None:
         check_positive(config, "init_std")
 
 
-#: What each form of a model has no use for, and the only value it then may have.
+#: Arguments that a form of a model does not use, and the only value each may then have.
 _IDLE: dict[str, dict[str, Any]] = {
     "paper": {"local": True, "skip": True, "linear_last": False, "max_ring": 0},
     "pairs": {"sharing": "small"},
@@ -164,7 +176,7 @@ _IDLE: dict[str, dict[str, Any]] = {
 
 
 def check_node_model(config: Mapping[str, Any]) -> None:
-    """Refuse arguments of :class:`specformer.Specformer` that none of its parts would refuse."""
+    """Refuse invalid arguments of :class:`specformer.Specformer` that its parts do not check."""
     check_counts(config, "in_channels")
     _check_model(
         config,
@@ -179,13 +191,13 @@ def check_node_model(config: Mapping[str, Any]) -> None:
 
 
 def idle_argument(config: Mapping[str, Any]) -> str | None:
-    """An argument of a model that its form has no use for, or None."""
+    """The first argument that is set although the model's form does not use it, or None."""
     known = ((name, only) for name, only in _IDLE[config["form"]].items() if name in config)
     return next((name for name, only in known if config[name] != only), None)
 
 
 def check_graph_model(config: Mapping[str, Any]) -> None:
-    """The same for :class:`specformer.GraphSpecformer`."""
+    """Refuse invalid arguments of :class:`specformer.GraphSpecformer`."""
     _check_model(
         config,
         pooling=("mean", "sum", "max"),
@@ -194,7 +206,7 @@ def check_graph_model(config: Mapping[str, Any]) -> None:
     )
     check_counts(config, "fingerprint", "max_ring", least=0)
     if 0 < config["max_ring"] < 3:
-        raise ConfigError(f"max_ring={config['max_ring']}: the smallest ring has 3 atoms.")
+        raise ConfigError(f"max_ring={config['max_ring']}: use 0, or at least 3 atoms.")
     check_rates(config, "fingerprint_dropout")
     _refuse_idle(config)
 
@@ -207,7 +219,7 @@ def _refuse_idle(config: Mapping[str, Any]) -> None:
 def check_call(
     x: Any, spectrum: Any, landmarks: Any, config: Mapping[str, Any], dtype: torch.dtype
 ) -> None:
-    """Refuse what would fail in the middle of a node model, by shapes and types alone."""
+    """Refuse inputs of a node model whose types or shapes do not fit."""
     if not isinstance(spectrum, Spectrum | ImplicitSpectrum):
         kind = type(spectrum).__name__
         raise ConfigError(
@@ -218,7 +230,7 @@ def check_call(
         raise ConfigError(f"landmarks must come from spectrum.landmarks(…), not be a {given}.")
     if isinstance(x, SparseFeatures):
         if config["space"] == "input":
-            raise ConfigError("space='input' filters the features: give them as a tensor.")
+            raise ConfigError("space='input' filters the features: give x as a dense tensor.")
         shape = [x.num_nodes, x.in_channels]
     elif isinstance(x, Tensor) and x.layout == torch.strided:
         shape = list(x.shape)
@@ -236,6 +248,6 @@ def check_call(
     types = (x.dtype, dtype, spectrum.dtype)
     if len(set(types)) > 1 and not torch.is_autocast_enabled(x.device.type):
         raise ConfigError(
-            "x is {}, the model {} and the spectrum {}; bring all to one dtype, each with "
+            "x is {}, the model is {} and the spectrum is {}; convert them to one dtype with "
             ".to(dtype=…).".format(*types)
         )

@@ -1,4 +1,4 @@
-r"""Models as programs of tensors alone, for ``torch.export`` and ONNX."""
+r"""Export of models as programs that take plain tensors, for ``torch.export`` and ONNX."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from specformer.spectrum.products import ResidentProduct
 
 
 def export(model: Specformer | GraphSpecformer) -> ExportedProgram:
-    r"""The model in evaluation mode as a program of one graph's tensors, for graphs of any size.
+    r"""Export a model in evaluation mode as a program that takes one graph of any size.
 
-    Its inputs, by name:
+    The inputs have these names:
 
-    - of a :class:`specformer.Specformer`: ``x`` ``[n, in_channels]``, ``eigenvalues`` ``[q]`` and
-      ``eigenvectors`` ``[n, q]``; its output is ``[n, out_channels]``;
-    - of a :class:`specformer.GraphSpecformer`: ``nodes`` ``[n, columns]`` and ``edges``
-      ``[E, columns]``, categories; ``edge_index`` ``[2, E]``, each edge in both directions;
-      ``eigenvalues``, ``eigenvectors``; ``x``, ``edge_x`` or ``fingerprints``
-      ``[1, fingerprint]`` if it has ``in_channels``, ``edge_dim`` or ``fingerprint``; and with
-      ``max_ring`` the rings ``[R, max_ring]`` of :func:`specformer.graphs.find_rings`, of which a
-      row may be −1 throughout. Its output is ``[1, out_channels]``.
+    - for a :class:`specformer.Specformer`: ``x`` ``[n, in_channels]``, ``eigenvalues`` ``[q]`` and
+      ``eigenvectors`` ``[n, q]``; the output is ``[n, out_channels]``;
+    - for a :class:`specformer.GraphSpecformer`: the categories ``nodes`` ``[n, columns]`` and
+      ``edges`` ``[E, columns]``; ``edge_index`` ``[2, E]`` with each edge in both directions;
+      ``eigenvalues`` and ``eigenvectors``; ``x``, ``edge_x`` and ``fingerprints``
+      ``[1, fingerprint]`` if the model has ``in_channels``, ``edge_dim`` and ``fingerprint``; with
+      ``max_ring`` the ``rings`` ``[R, max_ring]`` from :func:`specformer.graphs.find_rings`, where
+      a row of −1 is padding. The output is ``[1, out_channels]``.
 
-    ``torch.onnx.export(export(model), f="model.onnx")`` makes an ONNX file of it.
+    ``torch.onnx.export(export(model), f="model.onnx")`` then writes an ONNX file.
 
     Example:
         >>> program = export(Specformer(8, 16, 3))
@@ -38,29 +38,27 @@ def export(model: Specformer | GraphSpecformer) -> ExportedProgram:
         >>> program.module()(x=torch.randn(5, 8), **spectrum).shape
         torch.Size([5, 3])
     """
-    wrapped = _wrapped(copy.deepcopy(model)).eval()
+    wrapped: _NodeProgram | _GraphProgram
+    if isinstance(model, Specformer):
+        wrapped = _NodeProgram(copy.deepcopy(model))
+    elif isinstance(model, GraphSpecformer):
+        wrapped = _GraphProgram(copy.deepcopy(model))
+    else:
+        raise ConfigError(
+            f"a {type(model).__name__} cannot be exported; give a Specformer or a GraphSpecformer."
+        )
     inputs, shapes = wrapped.example()
     with torch.no_grad():
-        return torch.export.export(wrapped, (), inputs, dynamic_shapes=shapes, strict=True)
+        return torch.export.export(wrapped.eval(), (), inputs, dynamic_shapes=shapes, strict=True)
 
 
-def _wrapped(model: nn.Module) -> _OfNodes | _OfGraph:
-    if isinstance(model, Specformer):
-        return _OfNodes(model)
-    if isinstance(model, GraphSpecformer):
-        return _OfGraph(model)
-    raise ConfigError(
-        f"a {type(model).__name__} cannot be exported; give a Specformer or a GraphSpecformer."
-    )
-
-
-class _OfNodes(nn.Module):
+class _NodeProgram(nn.Module):
     def __init__(self, model: Specformer) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor, eigenvalues: Tensor, eigenvectors: Tensor) -> Tensor:
-        return self.model(x, _Singly(eigenvalues, eigenvectors))
+        return self.model(x, _UngroupedSpectrum(eigenvalues, eigenvectors))
 
     def example(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         weight = self.model.lift.weight
@@ -73,8 +71,8 @@ class _OfNodes(nn.Module):
         return inputs, {"x": {0: n}, "eigenvalues": {0: q}, "eigenvectors": {0: n, 1: q}}
 
 
-class _Singly(Spectrum):
-    """A spectrum whose equal eigenvalues are not looked for: how many there are is not known."""
+class _UngroupedSpectrum(Spectrum):
+    """A spectrum in which every eigenvalue is a token: the number of equal ones is not static."""
 
     def __post_init__(self) -> None:
         values = self.eigenvalues
@@ -83,7 +81,7 @@ class _Singly(Spectrum):
         object.__setattr__(self, "_product", ResidentProduct(self.eigenvectors, values.dtype))
 
 
-class _OfGraph(nn.Module):
+class _GraphProgram(nn.Module):
     def __init__(self, model: GraphSpecformer) -> None:
         super().__init__()
         self.model = model
@@ -154,7 +152,7 @@ class _OfGraph(nn.Module):
 
 
 class _OneGraph(PackedGraphs):
-    """A batch of one graph: its places follow from its shape, and no two edges are compared."""
+    """A batch of one graph: all indices follow from its shape, and each edge is its own kind."""
 
     @property
     def is_measured(self) -> bool:

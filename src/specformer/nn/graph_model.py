@@ -1,4 +1,4 @@
-r"""Specformer for many small graphs with features of nodes and bonds: molecules."""
+r"""Specformer for many small graphs with node and edge features, such as molecules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from specformer.kernels.segments import at_least_float32
-from specformer.nn.argument_checks import check_graph_model
-from specformer.nn.conv.embedding import (
-    EdgeEmbedding,
-    FingerprintEmbedding,
-    NodeEmbedding,
-    checked_cardinalities,
-)
+from specformer.nn.argument_checks import check_graph_model, whole_numbers
+from specformer.nn.conv.embedding import EdgeEmbedding, FingerprintEmbedding, NodeEmbedding
 from specformer.nn.conv.graph_conv import (
     BasesNorm,
     GraphBases,
@@ -26,12 +21,12 @@ from specformer.nn.conv.graph_conv import (
     basis_entries,
     pool,
 )
-from specformer.nn.conv.pair_states import PairUpdate, beside, of_nodes, of_pairs
+from specformer.nn.conv.pair_states import PairUpdate, bond_vectors, diagonal_rows
 from specformer.nn.conv.ring_places import shared_rings
 from specformer.nn.filter import DecoderKind
 from specformer.nn.layers.batch_norm import Activation, BatchNorm
 from specformer.nn.node_model import Sharing
-from specformer.nn.pretrained import given
+from specformer.nn.pretrained import constructor_arguments
 from specformer.nn.spectral_model import SpectralModel
 from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
 
@@ -40,36 +35,42 @@ if TYPE_CHECKING:
 
 
 class GraphSpecformer(SpectralModel):
-    r"""Embedded atoms and bonds, spectral convolutions, pooling, and one output row per graph.
+    r"""Specformer for graph classification and regression: one output row per graph.
+
+    Nodes and edges are embedded, spectral convolutions follow, then pooling and a linear read-out.
 
     Args:
-        node_cardinalities: how many values each integer column of the nodes may take.
-        edge_cardinalities: the same of the bonds; "no bond" is one more value of every column.
-        hidden_channels: width d of everything.
-        out_channels: targets, classes or tasks.
-        num_layers: convolutions.
-        num_heads: bases M per filter.
-        sharing: ``"small"``: one filter and one network over the bases for all layers;
-            ``"medium"``: one filter, a network per layer; ``"large"``: both per layer.
-        form: ``"paper"``, or ``"pairs"``: pairs of nodes have states, which start as the bases and
-            are updated before every convolution (:class:`PairUpdate`); ``sharing`` is ``"small"``.
-        max_ring: atoms of the largest rings that those states know
-            (:func:`~specformer.nn.conv.ring_places.shared_rings`); 0 for none.
-        pooling: ``"mean"``, ``"sum"`` or ``"max"`` over a graph's nodes.
-        num_blocks: Transformer depth.
+        node_cardinalities: number of values of each categorical node feature.
+        edge_cardinalities: number of values of each categorical edge feature.
+        hidden_channels: width d of all layers.
+        out_channels: number of targets, classes or tasks.
+        num_layers: number of convolutions.
+        num_heads: number M of attention heads and bases per filter.
+        sharing: ``"small"``: all layers share one filter and one network on the bases;
+            ``"medium"``: one filter, but one network per layer; ``"large"``: both per layer.
+        form: ``"paper"``: the paper's model; ``"pairs"``: every pair of nodes has a state, which
+            starts from the bases and is updated before every convolution (needs
+            ``sharing="small"``).
+        max_ring: size of the largest rings that pair states know about, in atoms; 0 for no rings.
+        pooling: ``"mean"``, ``"sum"`` or ``"max"`` over the nodes of a graph.
+        num_blocks: depth of the filters' Transformer.
         decoder, epsilon, encoding, attention: see :class:`SpectralFilter`.
-        bases_norm, bases_activation, normalise_bases: see :class:`GraphBases`.
-        transformer_dropout, feature_dropout, propagation_dropout: the paper's three, in the
-            filters, in the convolutions (:class:`GraphConv`) and on the bases.
-        in_channels, edge_dim: how many numbers a node and an edge have beside their categories.
-        fingerprint: columns of the molecules' Morgan fingerprints, which are read beside the pooled
-            nodes; 0 for none.
-        fingerprint_dropout: on what the fingerprints give.
-        init_std: standard deviation of all embeddings and of all linear weights but attention's
-            projections, biases zero; None for PyTorch's own.
+        bases_norm: ``"batch"`` for batch normalisation in the network on the bases, or None.
+        bases_activation: its last activation: ``"relu"``, ``"gelu"``, ``"tanh"`` or None.
+        normalise_bases: ``"softmax"`` for a softmax over the sources of each node, or None.
+        transformer_dropout: dropout rate in the filters.
+        feature_dropout: dropout rate in the convolutions.
+        propagation_dropout: dropout rate on the weights of the bases.
+        in_channels: number of numeric node features, in addition to the categorical ones.
+        edge_dim: number of numeric edge features, in addition to the categorical ones.
+        fingerprint: length of Morgan fingerprints, which are embedded and concatenated to the
+            pooled nodes; 0 for none.
+        fingerprint_dropout: dropout rate on embedded fingerprints.
+        init_std: standard deviation of initial embeddings and linear weights, except those of
+            attention; biases start at zero. None for PyTorch's initialisation.
 
-    Shapes: B graphs, a PyG ``Batch`` whose graphs have gone through :class:`specformer.AddSpectrum`
-    or packed graphs; output ``[B, out_channels]``.
+    Shapes: input a PyG ``Batch`` of B graphs transformed by :class:`specformer.AddSpectrum`, or
+    packed graphs; output ``[B, out_channels]``.
 
     Example:
         >>> model = GraphSpecformer([28], [4], hidden_channels=16, out_channels=1, num_heads=2)
@@ -108,12 +109,12 @@ class GraphSpecformer(SpectralModel):
         init_std: float | None = None,
     ) -> None:
         super().__init__()
-        node_cardinalities = checked_cardinalities("node_cardinalities", node_cardinalities)
-        edge_cardinalities = checked_cardinalities("edge_cardinalities", edge_cardinalities)
-        self.config = given(locals())
+        node_cardinalities = whole_numbers("node_cardinalities", node_cardinalities)
+        edge_cardinalities = whole_numbers("edge_cardinalities", edge_cardinalities)
+        self.config = constructor_arguments(locals())
         check_graph_model(self.config)
         self.pooling, self.fingerprint = pooling, fingerprint
-        #: Batches must hold rings of up to so many atoms; None if none are needed.
+        #: Batches must be packed with rings of up to this many atoms; None if rings are not used.
         self.max_ring = max_ring or None
         has_states, num_features = form == "pairs", max(0, max_ring - 2)
         self.atoms = NodeEmbedding(node_cardinalities, hidden_channels, in_channels)
@@ -146,7 +147,7 @@ class GraphSpecformer(SpectralModel):
             self.parts = FingerprintEmbedding(fingerprint, hidden_channels, fingerprint_dropout)
             width += hidden_channels
         self.readout = nn.Linear(width, out_channels)
-        self.draw_normal()
+        self.apply_init_std()
 
     def forward(self, batch: PackedGraphs | Data) -> Tensor:
         batch = batch if isinstance(batch, PackedGraphs) else as_packed(batch, self.config)
@@ -160,7 +161,7 @@ class GraphSpecformer(SpectralModel):
                 if layer < len(self.bases):
                     bases = self.bases[layer](entries[min(layer, len(entries) - 1)], pairs)
                 nodes = conv(nodes, bonds, bases, pairs)
-        with torch.autocast(nodes.device.type, enabled=False):  # predictions keep their digits
+        with torch.autocast(nodes.device.type, enabled=False):  # predictions in full precision
             pooled = pool(nodes, pairs.by_graph, self.pooling)
             if self.fingerprint:
                 pooled = torch.cat([pooled, self.parts(batch)], dim=1)
@@ -171,16 +172,16 @@ class GraphSpecformer(SpectralModel):
     ) -> Tensor:
         r"""The nodes after all layers of the form ``"pairs"``.
 
-        With bases and shared rings :math:`f_{ij} = [I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M
-        \,\Vert\, \log(1 + r)]_{ij}`, nodes start as :math:`h_i = a_i + W f_{ii} + b` and states as
-        :math:`p_{ij} = \mathrm{FFN}(f_{ij}) + e_{ij}`. At the end nodes are batch-normalised.
+        The features of pairs are bases and shared rings, :math:`f_{ij} = [I \,\Vert\, S_1 \,\Vert
+        \dots \Vert\, S_M \,\Vert\, \log(1 + r)]_{ij}`. Nodes start as :math:`h_i = a_i + W f_{ii} +
+        b`, and states as :math:`p_{ij} = \mathrm{FFN}(f_{ij}) + e_{ij}`. At the end nodes are
+        batch-normalised.
         """
-        rings = None
         if self.max_ring:
             rings = shared_rings(pairs.batch, self.max_ring, pairs.dtype).log1p()
-        features = beside(entries, rings)
-        nodes = nodes + at_least_float32(self.places(of_nodes(features, pairs)))
-        states = at_least_float32(self.bases[0](features, pairs)) + of_pairs(bonds, pairs)
+            entries = torch.cat([entries, rings.to(entries.dtype)], dim=1)
+        nodes = nodes + at_least_float32(self.places(diagonal_rows(entries, pairs)))
+        states = at_least_float32(self.bases[0](entries, pairs)) + bond_vectors(bonds, pairs)
         for layer, conv in enumerate(self.convs):
             update = cast(PairUpdate, self.updates[layer])
             states = update(states, nodes, pairs)
@@ -188,8 +189,8 @@ class GraphSpecformer(SpectralModel):
         return cast(Tensor, self.last_norm(at_least_float32(nodes), pairs.nodes))
 
     def responses(self, batch: PackedGraphs | Data) -> list[Tensor]:
-        """New eigenvalues ``[B, max_nodes, heads]`` of every filter; one per layer if large.
+        """New eigenvalues ``[B, max_nodes, heads]`` of every filter: one, or one per layer.
 
-        Those beyond a graph's size mean nothing.
+        Rows beyond a graph's size are padding.
         """
         return self.decoded(GraphPairs(as_packed(batch), self.readout.weight.dtype).tokens)

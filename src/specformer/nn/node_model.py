@@ -1,4 +1,4 @@
-r"""Specformer for single graphs."""
+r"""Specformer for the nodes of a single graph."""
 
 from __future__ import annotations
 
@@ -7,48 +7,61 @@ from typing import Literal
 from torch import Tensor, nn
 
 from specformer.nn.argument_checks import check_call, check_node_model
-from specformer.nn.conv.composition import convolve, model_convs
+from specformer.nn.conv.composition import build_convs, convolve
 from specformer.nn.conv.node_conv import BasesKind
 from specformer.nn.filter import DecoderKind
 from specformer.nn.layers.batch_norm import Activation, Norm
 from specformer.nn.layers.linear import Linear
 from specformer.nn.layers.sparse_features import SparseFeatures, linear_after_dropout
 from specformer.nn.layers.streams import side_by_side
-from specformer.nn.pretrained import given
-from specformer.nn.spectral_model import Inspected
+from specformer.nn.pretrained import constructor_arguments
+from specformer.nn.spectral_model import NodeSpectralModel
 from specformer.nn.tokens import tokens_of
 from specformer.spectrum import AnySpectrum, Keys
 
 Sharing = Literal["small", "medium", "large"]
 
 
-class Specformer(Inspected):
-    r"""Stacked spectral convolutions whose filters a Transformer reads off the whole spectrum.
+class Specformer(NodeSpectralModel):
+    r"""Specformer for node classification and regression: one output row per node.
+
+    Spectral convolutions, whose filters a Transformer computes from the whole spectrum.
 
     Args:
-        in_channels, out_channels: input features, and classes or targets.
+        in_channels: number of input features.
         hidden_channels: width d of the feature network and of the Transformer.
-        num_layers, num_heads, num_blocks: convolutions, bases M per filter, Transformer depth.
-        sharing: ``"small"``: one filter and one set of basis weights for all layers; ``"medium"``:
-            one filter, basis weights per layer; ``"large"``: both per layer.
-        form: ``"paper"``, or ``"deep"``: :class:`~specformer.nn.conv.composition.ResidualBlock`
-            around the same filters, with batch norm unless ``norm`` says otherwise.
-        local: whether blocks of the deep form also take a step to the neighbours. Their filters
-            start as that step alone, as a GCN's, and learn from there.
-        skip: whether they also map their input past the filter.
-        linear_last: whether the last of them ends with its filter, without norm, activation and
-            dropout, so that outputs are filtered signals.
-        space: where convolutions act. ``"output"``: after a two-layer feature network (the paper's
-            small graphs); ``"hidden"``: between two linear maps (its large ones); ``"input"``: on
-            the features, before the network (:attr:`takes_batches`).
-        feature_layers: depth of the feature network outside ``"hidden"`` space; 1 makes it linear.
-        second_dropout: ``"inside"`` the feature network or ``"after"`` it, in ``"output"`` space.
+        out_channels: number of classes or targets.
+        num_layers: number of convolutions.
+        num_heads: number M of attention heads and bases per filter.
+        sharing: ``"small"``: all layers share one filter and one set of basis weights;
+            ``"medium"``: one filter, but basis weights per layer; ``"large"``: both per layer.
+        form: ``"paper"``: the paper's model; ``"deep"``: residual blocks around the same filters
+            (:class:`~specformer.nn.conv.composition.ResidualBlock`), with batch norm by default.
+        local: deep form: add a step to the neighbours as a basis. Filters start as that step alone,
+            like a GCN's.
+        skip: deep form: add a linear map of each block's input to the filtered signal.
+        linear_last: deep form: no norm, activation and dropout in the last block, so that outputs
+            are filtered signals.
+        num_blocks: depth of the Transformer.
+        space: where the convolutions act. ``"output"``: after a two-layer feature network (the
+            paper's small graphs); ``"hidden"``: between two linear maps (its large graphs);
+            ``"input"``: on the features, before the network (see :attr:`takes_batches`).
+        feature_layers: depth of the feature network, 1 or 2; not used in ``"hidden"`` space.
+        second_dropout: dropout ``"inside"`` the feature network or ``"after"`` it, in ``"output"``
+            space.
         decoder, epsilon, encoding, attention: see :class:`SpectralFilter`.
-        bases: ``"linear"`` or ``"ffn"``, see :mod:`specformer.nn.conv.node_conv`.
-        transform, norm, activation, residual: see :class:`NodeConv`.
-        bias: biases in the feature maps; without them see :meth:`linear_response`.
-        transformer_dropout, feature_dropout, propagation_dropout: the paper's three.
-        init_std: of linear weights but attention's projections; None for PyTorch's own.
+        bases: ``"linear"``: one weight per basis and channel, as in the authors' code; ``"ffn"``:
+            the paper's network on the entries of the bases, for small graphs.
+        transform: add a linear map to each convolution.
+        norm: normalisation of each convolution: ``"batch"``, ``"layer"`` or None.
+        activation: activation of each convolution: ``"relu"``, ``"gelu"``, ``"tanh"`` or None.
+        residual: add the input of each convolution to its output.
+        bias: biases in the feature network; False is needed for :meth:`linear_response`.
+        transformer_dropout: dropout rate in the filters.
+        feature_dropout: dropout rate in the feature network.
+        propagation_dropout: dropout rate on filtered signals.
+        init_std: standard deviation of initial linear weights, except those of attention; None for
+            PyTorch's initialisation.
 
     Shapes: x ``[..., n, in]`` (a tensor or :class:`SparseFeatures`), output ``[..., n, out]``.
 
@@ -92,7 +105,7 @@ class Specformer(Inspected):
         init_std: float | None = None,
     ) -> None:
         super().__init__()
-        self.config = given(locals())
+        self.config = constructor_arguments(locals())
         check_node_model(self.config)
         self.space = space = "hidden" if form == "deep" else space
         channels = {"output": out_channels, "hidden": hidden_channels, "input": in_channels}[space]
@@ -104,13 +117,13 @@ class Specformer(Inspected):
         last = nn.Identity() if self.is_direct else Linear(hidden_channels, out_channels, bias)
         self.readout = last
         self.filters = self.new_filters()
-        self.convs = model_convs(self.config, channels)
-        self.draw_normal()
+        self.convs = build_convs(self.config, channels)
+        self.apply_init_std()
 
     def forward(
         self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None
     ) -> Tensor:
-        """Outputs ``[..., n, out]``; ``landmarks`` as in :meth:`SpectralFilter.decode`."""
+        """Outputs ``[..., n, out]``; see :meth:`SpectralFilter.decode` for ``landmarks``."""
         check_call(x, spectrum, landmarks, self.config, self.lift.weight.dtype)
         if self.space == "input" and isinstance(x, Tensor):
             responses = self.responses(spectrum, landmarks)
@@ -122,7 +135,7 @@ class Specformer(Inspected):
         return self.readout(self.last_dropout(hidden)) if self.space == "hidden" else hidden
 
     def mapped(self, x: Tensor | SparseFeatures) -> Tensor:
-        """The feature network; in ``"hidden"`` space its first map alone."""
+        """Apply the feature network; in ``"hidden"`` space only its first map."""
         hidden = linear_after_dropout(x, self.lift, self.feature_dropout)
         if self.space != "hidden" and not self.is_direct:
             hidden = hidden.relu()

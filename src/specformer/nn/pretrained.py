@@ -1,4 +1,4 @@
-r"""Models on disk: a folder with ``config.json``, ``model.safetensors`` and ``README.md``."""
+r"""Saved models: a folder with ``config.json``, ``model.safetensors`` and ``README.md``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from specformer.files.documents import read_json
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
-_FORMAT = "pt"  # as others who write models as safetensors call it
+_FORMAT = "pt"  # the usual name for PyTorch in the metadata of safetensors
 
-#: What the last layer's weights are called in models that have one by itself.
+#: Prefix of the last layer's weights.
 LAST = "readout."
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -31,25 +31,25 @@ _Model = TypeVar("_Model", bound="Pretrained")
 
 
 class Pretrained(nn.Module):
-    """A module that knows the arguments it was built with, and can be saved and built again."""
+    """A module that stores its constructor arguments, so that it can be saved and loaded."""
 
-    #: Constructor arguments, all of them, as JSON can hold them.
+    #: All constructor arguments, as values that JSON supports.
     config: dict[str, Any]
-    #: Arguments that earlier versions had, and the only value that a saved model may have for them.
+    #: Arguments of earlier versions, and the only value that a saved model may have for each.
     retired: ClassVar[Mapping[str, Any]] = {"filter_activation": None}
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration, weights and a model card into ``folder``, each file atomically.
 
-        The layout is that of the Hugging Face hub. A card that is there already stays as it is.
+        The layout is that of the Hugging Face hub. An existing card is not overwritten.
 
-        A subclass with arguments of its own adds them to ``self.config``; where it does not, it
-        is refused, as it could not be built again.
+        A subclass must add its own arguments to ``self.config``. Otherwise saving it is refused,
+        because it could not be loaded again.
         """
         folder = Path(folder)
         _check_config(type(self), self.config)
         config = {"model": type(self).__name__, **self.config}
-        # A copy each: safetensors refuses tensors that share memory, as shared bases do.
+        # Copies, because safetensors refuses tensors that share memory, as shared bases do.
         state = {
             name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
             for name, tensor in self.state_dict().items()
@@ -61,13 +61,13 @@ class Pretrained(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **changes: Any) -> Self:
-        """The model saved in ``folder``, in evaluation mode and in the precision it had.
+        """Load the model saved in ``folder``, in evaluation mode and in its saved precision.
 
         Args:
-            folder: where :meth:`save_pretrained` wrote it.
-            changes: arguments to build it with in place of its own: dropouts, say, or, to go on
-                with other targets, ``out_channels``. A last layer (``readout``) of another size is
-                drawn afresh; what changes other weights is refused.
+            folder: where :meth:`save_pretrained` wrote the model.
+            changes: constructor arguments to replace, such as dropout rates, or ``out_channels``
+                for other targets. If the last layer (``readout``) changes its size, it is
+                initialised anew. Changes of the size of other weights are refused.
         """
         folder = Path(folder)
         for name in (CONFIG, WEIGHTS):
@@ -89,29 +89,32 @@ class Pretrained(nn.Module):
             mapped=False,
         )
         try:
-            taken = arguments(config, cls.retired)
-            _check_claims(cls, taken, state)
+            taken = saved_arguments(config, cls.retired)
+            _check_sizes(cls, taken, state)
             model = _filled(cls(**taken), state)
         except (ConfigError, TypeError, RuntimeError) as error:
             raise RunError(f"{folder}: weights and {CONFIG} do not match ({error}).") from error
         return (_changed(model, changes) if changes else model).eval()
 
 
-def given(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A constructor's arguments from its ``locals()``: sequences as lists, numbers as Python's own.
+def constructor_arguments(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """A constructor's arguments from its ``locals()``, as values that JSON supports.
 
-    A number of classes often comes from NumPy or as a tensor, and JSON knows neither.
+    Sequences become lists. NumPy scalars and tensors of one number become Python numbers: a number
+    of classes is often one of them.
     """
     return {
         name: _plain(value) for name, value in scope.items() if name not in ("self", "__class__")
     }
 
 
-def arguments(saved: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments from a saved configuration, without those that are retired."""
+def saved_arguments(saved: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments from a saved configuration, without the retired ones."""
     for name, value in retired.items():
         if saved.get(name, value) != value:
-            raise ConfigError(f"{name}={saved[name]!r} is no longer supported; train again without")
+            raise ConfigError(
+                f"{name}={saved[name]!r} is no longer supported; train again without it"
+            )
     return {name: value for name, value in saved.items() if name not in ("model", *retired)}
 
 
@@ -121,23 +124,21 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-#: A configuration may say so many of anything whatever weights come with it.
+#: Sizes up to this one are accepted in a configuration, however few weights there are.
 _FEW = 10_000
 
 
-def _check_claims(
-    kind: type[nn.Module], taken: Mapping[str, Any], state: Mapping[str, Any]
-) -> None:
-    """Refuse a configuration that asks for far more than its weights fill, before it is built.
+def _check_sizes(kind: type[nn.Module], taken: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Refuse a configuration that needs far more weights than there are, before it is built.
 
-    A line of JSON can ask for a matrix that no memory holds. Large ones are built without memory
-    first, to see whether the weights have its shapes.
+    A damaged configuration may ask for more memory than there is. Large models are therefore built
+    on the meta device first, to compare the shapes of their weights.
     """
     numbers = sum(tensor.numel() for tensor in state.values())
     counts = {name: each for name, each in taken.items() if isinstance(each, int)}
     for name, count in counts.items():
         if count > max(numbers, _FEW):
-            raise ConfigError(f"{name}={count} for {numbers:,} weights")
+            raise ConfigError(f"{name}={count} is too large for {numbers:,} weights")
     if max([0, *counts.values()]) ** 2 > max(4 * numbers, _FEW**2 // 100):
         with torch.device("meta"):
             wanted = kind(**taken).state_dict()
@@ -147,7 +148,7 @@ def _check_claims(
 
 
 def _filled(model: _Model, state: Mapping[str, Tensor]) -> _Model:
-    """A model with these weights, and in their precision."""
+    """Load these weights into a model, and convert it to their precision."""
     for name, tensor in model.state_dict().items():
         if name in state and tensor.dtype != state[name].dtype:
             model.to(state[name].dtype)
@@ -157,7 +158,7 @@ def _filled(model: _Model, state: Mapping[str, Tensor]) -> _Model:
 
 
 def _changed(model: _Model, changes: Mapping[str, Any]) -> _Model:
-    """The model with some other arguments and its weights, but for a last layer of another size."""
+    """The model rebuilt with changed arguments and its weights; a resized last layer is new."""
     kind, state = type(model), model.state_dict()
     asked = ", ".join(f"{name}={value!r}" for name, value in changes.items())
     try:
@@ -172,19 +173,19 @@ def _changed(model: _Model, changes: Mapping[str, Any]) -> _Model:
     try:
         return _filled(other, {**state, **fresh})
     except RuntimeError as error:
-        raise ConfigError(f"{asked}: the weights that were saved are of another shape.") from error
+        raise ConfigError(f"{asked}: the saved weights have another shape.") from error
 
 
 def _check_config(model: type[Pretrained], config: dict[str, Any]) -> None:
-    """Refuse a configuration that is not what the constructor takes."""
+    """Refuse a configuration that does not match the constructor's arguments."""
     arguments = inspect.signature(model).parameters
     named = [name for name, each in arguments.items() if each.kind not in _ANY]
     takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in arguments.values())
     lost = [name for name in named if name not in config]
     if lost:
         raise ConfigError(
-            f"{model.__name__} cannot be saved: self.config lacks its argument {lost[0]!r}; add it "
-            "there after super().__init__(…)."
+            f"{model.__name__} cannot be saved: self.config lacks the argument {lost[0]!r}; add it "
+            "after super().__init__(…)."
         )
     foreign = [name for name in config if name not in named]
     if foreign and not takes_any:
@@ -221,12 +222,12 @@ from {module} import {kind}
 model = {kind}.from_pretrained("path/to/this/folder")
 ```
 """
-#: The module that people import a class of this package's front door from.
+#: Modules that public classes are imported from.
 _FRONT = {"Specformer": "specformer", "GraphSpecformer": "specformer"}
 
 
 def model_card(model: nn.Module, config: Mapping[str, Any]) -> str:
-    """A short card: what the model is, its arguments, and how to load it."""
+    """A short model card: what the model is, its arguments, and how to load it."""
     kind = type(model)
     parameters = list(model.parameters())
     return _CARD.format(

@@ -1,4 +1,4 @@
-r"""What both models share, and what a model can tell about its filters."""
+r"""Base classes of both models, and the inspection of their filters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SpectralModel(Pretrained):
     filters: nn.ModuleList
 
     def new_filters(self) -> nn.ModuleList:
-        """The filters of a model of these arguments: one or, if sharing is large, one per layer."""
+        """Build the filters: one, or one per layer with large sharing."""
         config = self.config
         return nn.ModuleList(
             SpectralFilter(
@@ -48,22 +48,22 @@ class SpectralModel(Pretrained):
     def decoded(
         self, tokens: EigenvalueSet, landmarks: Keys | None = None, index: Tensor | None = None
     ) -> list[Tensor]:
-        """What every filter decodes, see :meth:`SpectralFilter.decode`."""
+        """The result of :meth:`SpectralFilter.decode` for every filter."""
         filters = [cast(SpectralFilter, filt) for filt in self.filters]
         if len(filters) > 1 and isinstance(tokens, FlatSpectra):
             return list(decode_together(filters, tokens).unbind(0))
         return [filt.decode(tokens, landmarks, index) for filt in filters]
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as the constructor does."""
+        """Initialise all parameters again, as the constructor does."""
         reset_parts(self)
-        self.draw_normal()
+        self.apply_init_std()
 
-    def draw_normal(self) -> None:
-        """Draw embeddings and linear weights from N(0, ``init_std``²), biases zero, if it is given.
+    def apply_init_std(self) -> None:
+        """Draw embeddings and linear weights from N(0, ``init_std``²), if ``init_std`` is given.
 
-        Projections of attention keep their larger weights: with tiny queries, keys and values
-        filters stay constant for hundreds of epochs, and some runs stop there.
+        The projections of attention keep their larger weights. With tiny queries, keys and values,
+        filters stay constant for hundreds of epochs, and some runs stop before they change.
         """
         std = self.config["init_std"]
         if std is None:
@@ -80,10 +80,10 @@ class SpectralModel(Pretrained):
 
 
 def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) -> Tensor:
-    """What filters of one shape make of the same tokens, ``[filters, p, heads]``.
+    """Decode the same tokens by several filters of one shape, ``[filters, p, heads]``.
 
-    Their parameters are stacked along a run axis (:mod:`specformer.nn.layers.linear`) in every
-    call, which copies them, but runs one chain of kernels instead of one per filter.
+    Every call stacks their parameters along a run axis (:mod:`specformer.nn.layers.linear`). This
+    copies them, but launches one chain of kernels instead of one per filter.
     """
     parameters = [dict(filt.named_parameters()) for filt in filters]
     stacked = {
@@ -93,7 +93,7 @@ def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) ->
 
 
 class _Decoding(nn.Module):
-    """A filter's :meth:`SpectralFilter.decode` as a call."""
+    """A module whose forward pass is :meth:`SpectralFilter.decode`."""
 
     def __init__(self, filt: SpectralFilter) -> None:
         super().__init__()
@@ -103,8 +103,8 @@ class _Decoding(nn.Module):
         return self.filter.decode(tokens)
 
 
-class Inspected(SpectralModel):
-    """Base class of :class:`specformer.Specformer`: everything but building and calling it."""
+class NodeSpectralModel(SpectralModel):
+    """Base class of :class:`specformer.Specformer`: properties and inspection of filters."""
 
     convs: nn.ModuleList
     lift: Linear
@@ -116,17 +116,17 @@ class Inspected(SpectralModel):
 
     @property
     def is_linear_filter(self) -> bool:
-        """Whether the model is a linear filter of its input, see :meth:`linear_response`."""
+        """Whether the model is a linear filter of its input; see :meth:`linear_response`."""
         options = self.config
         linear = options["space"] == "hidden" and options["bases"] == "linear"
         return linear and not (options["activation"] or options["norm"] or options["bias"])
 
     @property
     def takes_batches(self) -> bool:
-        """Whether a node's output depends on the others through one filter of the input alone.
+        """Whether the model can be trained on batches of nodes.
 
-        Such a model takes nodes in batches of their T_k(L − I) x
-        (:class:`specformer.spectrum.implicit.polynomial.ChebyshevRows`).
+        It can if nodes only interact through one filter of the input. A batch then holds the terms
+        T_k(L − I) x of its nodes (:class:`specformer.spectrum.implicit.polynomial.ChebyshevRows`).
         """
         if self.config["space"] != "input" or self.config["bases"] != "linear":
             return False
@@ -134,15 +134,15 @@ class Inspected(SpectralModel):
         return len(self.convs) == 1 or (one_filter and not self.config["propagation_dropout"])
 
     def filter_parameters(self) -> list[nn.Parameter]:
-        """The parameters of filters and bases: all but those of the feature maps."""
+        """The parameters of filters and bases, without those of the feature network."""
         bases = [cast(NodeConv, conv).bases for conv in self.convs]
         return list(nn.ModuleList([*self.filters, *bases]).parameters())
 
     def idle_parameters(self) -> list[nn.Parameter]:
-        """Biases of maps whose output a batch norm takes: it takes them out again.
+        """Biases that have no effect because a batch norm follows.
 
-        Their gradients are rounding, of which Adam would make whole steps. In evaluation, with the
-        norm's averages, these would count: two machines, or one and two processes, would part.
+        Their gradients are rounding errors, which Adam would turn into full steps. In evaluation
+        these biases would matter, so results would differ between machines and process counts.
         """
         normed = [conv for conv in self.convs if isinstance(conv.norm, BatchNorm)]
         maps = [getattr(conv, name, None) for conv in normed for name in ("skip", "transform")]
@@ -151,14 +151,14 @@ class Inspected(SpectralModel):
 
     @torch.no_grad()
     def interpolation_error(self, spectrum: ImplicitSpectrum) -> float:
-        r"""How far interpolated responses p are from the filters' own g, at the worst head.
+        r"""Relative error of the interpolated responses p of the exact responses g, worst head.
 
         .. math::
             \Big( \sum_i \omega_i\,(p(\theta_i) - g(\theta_i))^2 \Big/
             \sum_i \omega_i\, g(\theta_i)^2 \Big)^{1/2}
 
-        over the density's points: the relative error that white noise suffers when filtered. For
-        models in evaluation mode.
+        The sum is over the points of the spectral density. This is the relative error of filtered
+        white noise. The model must be in evaluation mode.
         """
         values, weights = spectrum.tokens.values, spectrum.tokens.weights.unsqueeze(-1)
         worst = 0.0
@@ -170,10 +170,10 @@ class Inspected(SpectralModel):
         return worst
 
     def linear_response(self, tokens: Tokens, landmarks: Keys | None = None) -> Tensor:
-        r"""The gains ``[..., p, in, out]`` at distinct eigenvalues, if the model is linear in x.
+        r"""The gains ``[..., p, in, out]`` at distinct eigenvalues of a model that is linear in x.
 
-        Over a complete spectrum :math:`\mathrm{model}(x) = U\,H(\lambda)\,U^\top x`; over a
-        truncated one the identity among the bases acts on the rest of the signal too.
+        With a complete spectrum, :math:`\mathrm{model}(x) = U\,H(\lambda)\,U^\top x`. With a
+        truncated one, the identity among the bases also acts on the rest of the signal.
         """
         if not self.is_linear_filter:
             raise ConfigError(
@@ -207,19 +207,18 @@ _ROWS = 1024
 
 
 def condensed_attention(
-    encoder: SpectrumEncoder, tokens: Tokens, block: int = 0, frequencies: Tensor | None = None
+    encoder: SpectrumEncoder, tokens: Tokens, frequencies: Tensor | None = None
 ) -> Tensor:
-    """One block's attention between low, medium and high frequencies, ``[heads, 3, 3]``.
+    """The first block's attention between low, medium and high frequencies, ``[heads, 3, 3]``.
 
-    No heads without attention. ``frequencies`` as in :func:`condense`.
+    The result has no heads if the encoder has no attention. See :func:`condense` for
+    ``frequencies``.
     """
     hidden = encoder.embedding(encoder.encoding(tokens.values))
-    for earlier in encoder.blocks[:block]:
-        hidden = earlier(hidden, hidden, tokens.weights)
-    chosen = cast(EncoderBlock, encoder.blocks[block]) if encoder.blocks else None
-    if chosen is None or chosen.attention is None or chosen.attention_norm is None:
+    first = cast(EncoderBlock, encoder.blocks[0]) if encoder.blocks else None
+    if first is None or first.attention is None or first.attention_norm is None:
         return hidden.new_empty(0, 3, 3)
-    return condense(chosen.attention, chosen.attention_norm(hidden), tokens, frequencies)
+    return condense(first.attention, first.attention_norm(hidden), tokens, frequencies)
 
 
 def attention_matrix(
@@ -248,11 +247,11 @@ def condense(
     .. math::
         \hat B_{ij} = \frac{1}{|f_i|}\sum_{\lambda_p \in f_i}\sum_{\lambda_q \in f_j} B_{pq}
 
-    computed a block of rows at a time. Multiplicities count in both sums. A band without
-    eigenvalues has a row of zeros. ``frequencies`` are what the bands are cut from, where these
-    are not the tokens' values.
+    Both sums count multiplicities. A band without eigenvalues has a row of zeros. The matrix is
+    computed in blocks of rows. ``frequencies`` are used instead of the tokens' values to assign
+    tokens to bands.
 
-    Shapes: ``normed`` ``[p, channels]`` the block's normalised input; returns ``[heads, 3, 3]``.
+    Shapes: ``normed`` ``[p, channels]``, the block's normalised input; output ``[heads, 3, 3]``.
     """
     places = band_of(tokens.values if frequencies is None else frequencies)
     bands = nn.functional.one_hot(places, 3).to(normed.dtype)
@@ -263,5 +262,5 @@ def condense(
         block = matrix @ bands  # [heads, rows, 3]
         shares += (bands[rows] * tokens.weights[rows, None]).mT @ block
     mass = (bands * tokens.weights[:, None]).sum(dim=0)
-    # A density's weights are not whole numbers: a band may hold less than one eigenvalue.
+    # The weights of a density are not whole numbers, so that a band may have a mass below 1.
     return shares / mass.masked_fill(mass == 0, 1.0)[:, None]

@@ -239,7 +239,7 @@ def test_bad_options_are_named(name: str, options, message: str) -> None:
 @every_model
 def test_plain_numbers_are_no_cardinalities(name: str) -> None:
     for columns, named in (((4, [1]), "node_cardinalities=4"), (([4], 1), "edge_cardinalities=1")):
-        with pytest.raises(ConfigError, match=f"^{named}: give a list, one number of at least 1"):
+        with pytest.raises(ConfigError, match=f"^{named}: give a list of whole numbers"):
             fresh(name, columns)
 
 

@@ -50,7 +50,7 @@ def test_numbers_are_standardised_by_those_given() -> None:
 
 @pytest.mark.parametrize("cardinalities", [[], [3, 0], 3])
 def test_columns_need_values(cardinalities) -> None:
-    with pytest.raises(ConfigError, match="give a list, one number of at least 1 per column"):
+    with pytest.raises(ConfigError, match="give a list of whole numbers of at least 1"):
         FeatureEmbedding(cardinalities, 4)
 
 

@@ -105,20 +105,6 @@ def test_condensed_is_the_double_sum(monkeypatch, name: str, rows: int) -> None:
     torch.testing.assert_close(ours.sum(dim=-1), present.double().expand(2, 3))
 
 
-def test_condensed_attention_of_a_later_block() -> None:
-    encoder = scrambled(SpectralFilter(8, 2, num_blocks=2)).encoder
-    tokens = SPECTRA["weighted"].distinct.tokens
-    state = state_of(encoder)
-    with torch.no_grad():
-        z = reference.linear(
-            reference.part(state, "embedding"), reference.encoding(tokens.values, 8)
-        )
-        z = reference.encoder_block(reference.part(state, "blocks.0"), z, 2)
-        normed = reference.layer_norm(reference.part(state, "blocks.1.attention_norm"), z)
-        expected = condense(encoder.blocks[1].attention, normed, tokens)
-        torch.testing.assert_close(condensed_attention(encoder, tokens, block=1), expected)
-
-
 def test_condensing_by_hand() -> None:
     module = WeightedAttention(2, 1).double()
     for parameter in module.parameters():

@@ -296,7 +296,7 @@ def test_a_spectrum_in_place_of_its_eigenvalues_is_refused() -> None:
 
 def test_eigenvalues_of_another_precision_are_refused() -> None:
     filt, values = SpectralFilter(8, 2), torch.linspace(0, 2, 5, dtype=torch.float64)
-    message = r"eigenvalues are torch\.float64, the filter torch\.float32; bring both to one dtype"
+    message = r"eigenvalues are torch\.float64, but the filter is torch\.float32; convert"
     with pytest.raises(ConfigError, match=message):
         filt(values)
     with torch.autocast("cpu", torch.bfloat16):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_choices, check_counts
-from specformer.nn.pretrained import Pretrained, given
+from specformer.nn.pretrained import Pretrained, constructor_arguments
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: What leaves hold: means of a target, shares of ones, or shares of every class of one target.
@@ -53,7 +53,7 @@ class MorganForest(Pretrained):
         depth: int,
     ) -> None:
         super().__init__()
-        self.config = given(locals())
+        self.config = constructor_arguments(locals())
         check_choices(self.config, leaves=("numbers", "ones", "classes"))
         check_counts(self.config, "out_channels", "num_trees", "fingerprint", "num_nodes")
         self.fingerprint, self.depth = fingerprint, depth

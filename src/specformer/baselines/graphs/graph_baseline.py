@@ -13,8 +13,8 @@ from specformer.baselines.graphs.bonds import Bonds
 from specformer.errors import ConfigError
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import at_least_float32
-from specformer.nn.argument_checks import check_choices, check_split
-from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding, checked_cardinalities
+from specformer.nn.argument_checks import check_choices, check_split, whole_numbers
+from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding
 from specformer.nn.conv.graph_conv import POOLINGS, Pooling, pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
@@ -63,8 +63,8 @@ class GraphBaseline(Baseline):
         dropout: float = 0.0,
         in_channels: int = 0,
     ) -> None:
-        columns = checked_cardinalities("node_cardinalities", node_cardinalities)
-        self.edge_cardinalities = checked_cardinalities("edge_cardinalities", edge_cardinalities)
+        columns = whole_numbers("node_cardinalities", node_cardinalities)
+        self.edge_cardinalities = whole_numbers("edge_cardinalities", edge_cardinalities)
         self.config.update(node_cardinalities=columns, edge_cardinalities=self.edge_cardinalities)
         check_choices({"pooling": pooling}, pooling=POOLINGS)
         self.pooling, self.channels, self.depth = pooling, hidden_channels, num_layers

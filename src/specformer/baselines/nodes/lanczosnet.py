@@ -2,7 +2,6 @@ r"""LanczosNet: powers of the adjacency near by, learned functions of its Ritz v
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from specformer.baselines.nodes.mlp import FeatureMLP
 from specformer.baselines.nodes.polynomial import monomial
 from specformer.baselines.nodes.propagation import Propagation
 from specformer.baselines.nodes.single_graph import Assembled, ConvStack, layer_widths
-from specformer.errors import ConfigError
+from specformer.nn.argument_checks import whole_numbers
 from specformer.nn.layers.linear import Linear
 
 _FILTER_CHANNELS = 32
@@ -109,7 +108,7 @@ class LanczosNet(ConvStack):
         long_scales: Sequence[int] = (5, 10, 20),
         steps: int = 20,
     ) -> None:
-        _check_scales(long_scales)
+        whole_numbers("long_scales", long_scales)
         in_channels, hidden_channels, out_channels = self.channels
         self.embed = Linear(in_channels, hidden_channels)
         widths = layer_widths(hidden_channels, hidden_channels, out_channels, num_layers - 1)
@@ -120,12 +119,3 @@ class LanczosNet(ConvStack):
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         return super().forward(self.embed(self.dropout(x)).relu(), propagation)
-
-
-def _check_scales(given: Sequence[int]) -> None:
-    try:
-        scales = [operator.index(scale) for scale in given]
-    except TypeError:
-        scales = []
-    if not scales or min(scales) < 1:
-        raise ConfigError(f"long_scales={given!r}: give a list of powers of at least 1.")

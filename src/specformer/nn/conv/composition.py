@@ -1,9 +1,8 @@
-r"""The convolutions of a model, one after another: as one filter if they all are, or deep."""
+r"""All convolutions of a node model: how they are built, and how they are applied in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -16,14 +15,17 @@ from specformer.spectrum import AnySpectrum, ImplicitSpectrum, MagneticSpectrum
 
 
 class ResidualBlock(Resettable):
-    r"""Filter one map of the input, add another map of it, normalise, activate, drop.
+    r"""A filter with linear maps, a skip connection, normalisation, ReLU and dropout.
 
     .. math::
         X' = \mathrm{dropout}(\mathrm{ReLU}(\mathrm{norm}(X W_r + \hat S (X W_s))))
 
-    Without ``skip`` there is no :math:`W_r`: what a node knows of itself is what the filter keeps.
-    A basis whose weights become zero is switched off, channel by channel. Bases Ŝ are of the
-    block's width, perhaps shared between blocks. A ``linear`` block ends with the sum.
+    Args:
+        bases: the bases Ŝ, of the block's width. Blocks may share them.
+        norm: ``"batch"``, ``"layer"`` or None.
+        dropout: dropout rate.
+        skip: whether there is a :math:`W_r`.
+        linear: whether the block ends with the sum, without norm, ReLU and dropout.
 
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]``, output as x.
     """
@@ -49,10 +51,10 @@ class ResidualBlock(Resettable):
 
 
 def with_neighbours(response: Tensor, spectrum: AnySpectrum) -> Tensor:
-    r"""Responses with one more, fixed: 1 − λ, a step to the neighbours (:math:`I - L`).
+    r"""Append the fixed response 1 − λ, a step to the neighbours (:math:`I - L`).
 
-    Beside the learned ones it costs no product of its own. Over a truncated spectrum it acts on
-    the part of a signal that the spectrum spans.
+    It needs no additional product. With a truncated spectrum, it acts on the part of a signal that
+    the spectrum spans.
 
     Shapes: ``[..., q, heads]`` to ``[..., q, heads + 1]``.
     """
@@ -64,38 +66,38 @@ def with_neighbours(response: Tensor, spectrum: AnySpectrum) -> Tensor:
     return torch.cat([response, step], dim=-1)
 
 
-def model_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
-    """The convolutions of a node model of these arguments; they share bases if sharing is small."""
+def build_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
+    """The convolutions of a node model with these arguments; small sharing shares their bases."""
     deep, dropout = config["form"] == "deep", config["propagation_dropout"]
-    kind: Any = LinearBases if config["bases"] == "linear" else FeedForwardBases
-    conv: Any = ResidualBlock if deep else NodeConv
-    if deep:
-        arguments = [config["num_heads"] + config["local"], channels]
-        options = {"norm": config["norm"] or "batch", "dropout": dropout, "skip": config["skip"]}
-        if config["local"]:
-            kind = partial(LinearBases, only_last=True)  # a step to the neighbours, as GCN's layer
-    else:
-        arguments = [config["num_heads"], channels, dropout]
-        names = ("transform", "norm", "activation", "residual", "bias")
-        options = {"channels": channels, **{name: config[name] for name in names}}
-    shared, last = kind(*arguments), config["num_layers"] - 1
-    return nn.ModuleList(
-        conv(
-            shared if config["sharing"] == "small" else kind(*arguments),
-            **options,
-            **({"linear": True} if config["linear_last"] and layer == last else {}),
-        )
-        for layer in range(config["num_layers"])
-    )
+
+    def bases() -> Any:
+        heads, local = config["num_heads"], config["local"]
+        if deep:  # the local basis comes last, and filters start as that step, like a GCN's layer
+            return LinearBases(heads + local, channels, only_last=local)
+        kind = LinearBases if config["bases"] == "linear" else FeedForwardBases
+        return kind(heads, channels, dropout)
+
+    shared, last = bases(), config["num_layers"] - 1
+    convs: list[nn.Module] = []
+    for layer in range(config["num_layers"]):
+        own = shared if config["sharing"] == "small" else bases()
+        if deep:
+            norm: Norm = config["norm"] or "batch"
+            linear = config["linear_last"] and layer == last
+            convs.append(ResidualBlock(own, norm, dropout, config["skip"], linear))
+        else:
+            names = ("transform", "norm", "activation", "residual", "bias")
+            convs.append(NodeConv(own, channels, **{name: config[name] for name in names}))
+    return nn.ModuleList(convs)
 
 
 def convolve(
     convs: Iterable[nn.Module], x: Tensor, responses: list[Tensor], spectrum: AnySpectrum
 ) -> Tensor:
-    r"""All convolutions in turn, each with its own response, or with the one that all share.
+    r"""Apply all convolutions in turn, each with its own response or with a shared one.
 
-    Filters one after another are one, :math:`x \mapsto a x + U\,\mathrm{diag}(g)\,U^\top x`, which
-    takes two products with U in all.
+    If all are linear filters, they are combined into one, :math:`x \mapsto a x +
+    U\,\mathrm{diag}(g)\,U^\top x`, which takes only two products with U.
 
     Shapes: x ``[..., n, channels]``, responses ``[..., q, heads]``, output as x.
     """
@@ -117,10 +119,10 @@ def convolve(
 
 def _is_one_filter(convs: Sequence[nn.Module], spectrum: AnySpectrum) -> bool:
     if isinstance(spectrum, MagneticSpectrum):
-        return False  # filters mix real and imaginary parts, which have gains of their own
+        return False  # real and imaginary parts have different gains, and filters mix them
     if not all(isinstance(conv, NodeConv) and conv.is_filter for conv in convs):
         return False
-    # The interpolant of a product is not quite the product of interpolants: where dropout makes
-    # training go through such filters one by one, evaluation does so too.
+    # Interpolating a product differs slightly from multiplying interpolants. With dropout, training
+    # applies interpolated filters one by one, so evaluation does so too.
     noisy = any(cast(LinearBases, conv.bases).dropout > 0 for conv in convs)
     return not (noisy and (convs[0].training or isinstance(spectrum, ImplicitSpectrum)))

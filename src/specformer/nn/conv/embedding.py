@@ -1,41 +1,28 @@
-r"""Vectors for what is known of atoms and of bonds."""
+r"""Embeddings of node features, edge features and fingerprints."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels.tracing import first_order
-from specformer.nn.argument_checks import check_counts
+from specformer.nn.argument_checks import check_counts, whole_numbers
 from specformer.nn.layers.linear import DerivedBuffers
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
-#: A matrix of ones and zeros this wide is small enough to be made at every step.
+#: Up to this many values, a one-hot matrix is small enough to be built at every step.
 _MOST_VALUES = 1024
 
 
-def checked_cardinalities(name: str, given: Sequence[int]) -> list[int]:
-    """How many values each column may take, as a list; anything else is refused under ``name``."""
-    try:
-        counts = [operator.index(count) for count in given]
-    except TypeError:  # a plain number, or something that is not a whole number
-        counts = []
-    if not counts or min(counts) < 1:
-        raise ConfigError(f"{name}={given!r}: give a list, one number of at least 1 per column.")
-    return counts
-
-
 class FeatureEmbedding(DerivedBuffers):
-    r"""The sum of one learned vector per column, :math:`\sum_c W^{(c)}_{x_c}`.
+    r"""Embed categorical features: the sum of one vector per column, :math:`\sum_c W^{(c)}_{x_c}`.
 
-    ``cardinalities``: how many values each column may take. The columns' tables lie one after
-    another in one parameter. Values are taken as they are: that they lie below their column's
-    cardinality is checked where data are read.
+    ``cardinalities`` says how many values each column may take. The embedding tables of all columns
+    are rows of one parameter. Values are not checked here, but where data are read.
 
     Shapes: features ``[rows, columns]`` integers, output ``[rows, channels]``.
     """
@@ -44,19 +31,22 @@ class FeatureEmbedding(DerivedBuffers):
 
     def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
         super().__init__()
-        self.cardinalities = checked_cardinalities("cardinalities", cardinalities)
+        self.cardinalities = whole_numbers("cardinalities", cardinalities)
         self.channels = channels
         self.register_derived()
         self.weight = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
         self.reset_parameters()
 
     def derived(self) -> dict[str, Tensor]:
-        """Where each column's table begins."""
+        """The first row of each column's table."""
         ends = torch.tensor(self.cardinalities).cumsum(0)
         return {"starts": nn.functional.pad(ends[:-1], (1, 0))}
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """N(0, ``std``²); else N(0, 1) for one column, and Xavier's range, as OGB has, for more."""
+        """Draw from N(0, ``std``²). Without ``std``: N(0, 1) for one column, Xavier for several.
+
+        The second is the initialisation of OGB's encoders.
+        """
         super().reset_parameters()
         if std is not None or len(self.cardinalities) == 1:
             nn.init.normal_(self.weight, std=1.0 if std is None else std)
@@ -65,7 +55,7 @@ class FeatureEmbedding(DerivedBuffers):
             nn.init.xavier_uniform_(table)
 
     def forward(self, features: Tensor) -> Tensor:
-        if features.shape[-1] != len(self.cardinalities):  # one column would be spread over all
+        if features.shape[-1] != len(self.cardinalities):  # one column would be broadcast
             raise ConfigError(
                 f"features have {features.shape[-1]} columns, but the model has cardinalities for "
                 f"{len(self.cardinalities)}: {self.cardinalities}."
@@ -80,16 +70,20 @@ class FeatureEmbedding(DerivedBuffers):
 
 
 class MixedEmbedding(FeatureEmbedding):
-    r"""Vectors of categories z and of ``in_channels`` numbers x, perhaps 0, beside them.
+    r"""Embed categories z and ``in_channels`` numbers x, which may be 0.
 
     .. math::
         \sum_c W^{(c)}_{z_c} + W \, \frac{x - \mu}{\sigma} + b
     """
 
+    #: What is embedded, and the model's argument for the number of numbers; for error messages.
+    rows: ClassVar[str]
+    argument: ClassVar[str]
     mean: Tensor
     std: Tensor
 
     def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
+        check_counts({self.argument: in_channels}, self.argument, least=0)
         super().__init__(cardinalities, channels)
         self.in_channels = in_channels
         if in_channels:
@@ -99,17 +93,17 @@ class MixedEmbedding(FeatureEmbedding):
 
     def reset_parameters(self, std: float | None = None) -> None:
         super().reset_parameters(std)
-        if hasattr(self, "mean"):  # not yet while it is made
+        if hasattr(self, "mean"):  # the base class calls this before the buffers exist
             nn.init.zeros_(self.mean)
             nn.init.ones_(self.std)
 
-    def of_numbers(self, x: Tensor | None, of: str, argument: str) -> Tensor | None:
-        """The second part of the sum; None without numbers."""
+    def embed_numbers(self, x: Tensor | None) -> Tensor | None:
+        """The part of the sum that comes from numbers; None without numbers."""
         given = 0 if x is None else x.shape[1]
         if given != self.in_channels:
             raise ConfigError(
-                f"the {of} have {given} numbers each, but the model has "
-                f"{argument}={self.in_channels}."
+                f"the {self.rows} have {given} numbers each, but the model has "
+                f"{self.argument}={self.in_channels}."
             )
         if x is None:
             return None
@@ -117,7 +111,7 @@ class MixedEmbedding(FeatureEmbedding):
 
     @torch.no_grad()
     def standardise(self, x: Tensor) -> None:
-        """Take μ and σ from numbers ``[n, in_channels]``; a constant one is only shifted."""
+        """Set μ and σ from numbers ``[n, in_channels]``; a constant column gets σ = 1."""
         std, mean = torch.std_mean(x.double(), dim=0, correction=0)
         varies = x.amin(dim=0) < x.amax(dim=0)
         self.mean.copy_(mean)
@@ -125,34 +119,32 @@ class MixedEmbedding(FeatureEmbedding):
 
 
 class NodeEmbedding(MixedEmbedding):
-    """Vectors for nodes: a batch of N rows to ``[N, channels]``."""
+    """Embed the nodes of a batch, ``[N, channels]``."""
 
-    def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
-        check_counts({"in_channels": in_channels}, "in_channels", least=0)
-        super().__init__(cardinalities, channels, in_channels)
+    rows, argument = "nodes", "in_channels"
 
     def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
-        numbers = self.of_numbers(batch.x, "nodes", "in_channels")
+        numbers = self.embed_numbers(batch.x)
         vectors = super().forward(batch.nodes)
         return vectors if numbers is None else vectors + numbers
 
 
 class EdgeEmbedding(MixedEmbedding):
-    """Vectors ``[K, channels]`` for K kinds of edges; the first is none and has no numbers."""
+    """Embed the K kinds of edges of a batch, ``[K, channels]``; the first kind is "no edge"."""
+
+    rows, argument = "edges", "edge_dim"
 
     def __init__(self, cardinalities: Sequence[int], channels: int, edge_dim: int = 0) -> None:
-        check_counts({"edge_dim": edge_dim}, "edge_dim", least=0)
         super().__init__([count + 1 for count in cardinalities], channels, edge_dim)
 
     def forward(self, batch: PackedGraphs) -> Tensor:  # type: ignore[override]
-        x = None if batch.bond_x is None else batch.bond_x[1:]
-        numbers = self.of_numbers(x, "edges", "edge_dim")
+        numbers = self.embed_numbers(None if batch.bond_x is None else batch.bond_x[1:])
         vectors = super().forward(batch.bond_table)
         return vectors if numbers is None else torch.cat([vectors[:1], vectors[1:] + numbers])
 
 
 class FingerprintEmbedding(nn.Module):
-    r"""Vectors of fingerprints c, :math:`\mathrm{ReLU}(W \log(1 + c) + b)`, with dropout.
+    r"""Embed fingerprints c as :math:`\mathrm{ReLU}(W \log(1 + c) + b)`, with dropout.
 
     Shapes: a batch of B graphs with fingerprints ``[B, size]``, output ``[B, channels]``.
     """
@@ -179,8 +171,8 @@ class FingerprintEmbedding(nn.Module):
 def summed_rows(rows: Tensor, weight: Tensor) -> Tensor:
     r"""Sums of rows of a table, :math:`\sum_c W_{r_c}`, with a gradient that suits a GPU.
 
-    It is :math:`H^\top G` with H the matrix of ones where a row is taken: a product, and the same
-    each time, where PyTorch's own sorts the rows or adds them one after another.
+    The gradient is the product :math:`H^\top G` with a matrix H of ones and zeros, and always the
+    same to the bit. PyTorch's own sorts the rows or adds them one after another.
 
     Shapes: rows ``[n, columns]``, all different within a line; weight ``[values, channels]``,
     output ``[n, channels]``.

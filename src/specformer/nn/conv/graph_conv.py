@@ -1,4 +1,4 @@
-r"""Pairs of nodes of many small graphs, their bases (paper §4.2, Eq. 5) and one convolution."""
+r"""Many small graphs: pairs of nodes, bases (paper §4.2, Eq. 5) and the spectral convolution."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 @dataclass(frozen=True)
 class GraphPairs:
-    """The nodes of a batch of graphs and all pairs of nodes of one graph.
+    """Index tensors for the nodes of a batch and for all pairs of nodes of the same graph.
 
-    Everything follows from the batch, and is worked out once for all layers when it is first asked
-    for. ``dtype`` is the precision of spectra.
+    Each is computed when it is first used, and then shared by all layers. ``dtype`` is the
+    precision of spectra. In shapes, B is the number of graphs, N of nodes and P of pairs.
     """
 
     batch: PackedGraphs
@@ -45,34 +45,31 @@ class GraphPairs:
     def __post_init__(self) -> None:
         if self.dtype not in (torch.float32, torch.float64):
             raise ConfigError(
-                f"the model's weights are {self.dtype}; keep them in float32, and for a shorter "
-                "precision call it within torch.autocast."
+                f"the model's weights are {self.dtype}; keep them in float32, and use "
+                "torch.autocast for lower precision."
             )
 
     @property
     def kinds(self) -> int:
-        """Kinds of bonds."""
+        """The number of kinds of bonds."""
         return len(self.batch.bond_table)
 
     @lazy_property
     def tokens(self) -> Tokens:
-        """Eigenvalues ``[B, max_nodes]`` with weights 1, and 0 for padding."""
-        shape = (self.batch.num_graphs, self.batch.max_nodes)
-        values = self.batch.eigenvalues.to(self.dtype)
-        return Tokens(
-            _scatter(values, self.node_slot, shape),
-            _token_weights(self._counts, self.batch.max_nodes, self.dtype),
-        )
+        """Eigenvalues ``[B, max_nodes]``, with weight 1, or 0 for padding.
 
-    @property
-    def _counts(self) -> Tensor:
-        """``[B]`` eigenvalues of each graph."""
-        truncated = self.batch.num_eigenpairs
-        return self.batch.sizes if truncated is None else truncated
+        All places of a graph without nodes have weight 1, because attention over nothing is NaN.
+        """
+        batch = self.batch
+        values = self.to_dense(batch.eigenvalues.to(self.dtype))
+        counts = batch.sizes if batch.num_eigenpairs is None else batch.num_eigenpairs
+        counts = counts.unsqueeze(-1)
+        places = torch.arange(batch.max_nodes, device=counts.device)
+        return Tokens(values, ((places < counts) | (counts == 0)).to(self.dtype))
 
     @property
     def spectra(self) -> Tokens | FlatSpectra:
-        """The same eigenvalues one graph after another ``[N]`` where a kernel takes them so."""
+        """The eigenvalues ``[N]``, one graph after another, for a kernel; else :attr:`tokens`."""
         whole = self.batch.num_eigenpairs is None
         fits = whole and self.dtype == torch.float32
         if not (fits and usable("block_attention", self.batch.eigenvalues)):
@@ -82,45 +79,53 @@ class GraphPairs:
 
     @lazy_property
     def node_slot(self) -> Tensor:
-        """``[N]`` a row's place among ``[B * max_nodes]``; one past the end for padding."""
+        """``[N]`` the position of each node among ``[B * max_nodes]``; past the end for padding."""
         batch, size = self.batch, self.batch.max_nodes
         slot = batch.graph * size + batch.position
-        # masked_fill and not torch.where, which would copy its number from the host.
+        # Not torch.where, which would copy its number from the host.
         return slot.masked_fill(~batch.node_mask, batch.num_graphs * size)
 
     @lazy_property
     def vectors(self) -> Tensor:
-        """``[B, max_nodes, max_nodes]`` eigenvectors, zeros for padding."""
+        """Eigenvectors ``[B, max_nodes, max_nodes]``, zeros for padding."""
         size = self.batch.max_nodes
         values = self.batch.eigenvectors.to(self.dtype)
-        return _scatter(values, self.pair_slot, (self.batch.num_graphs, size, size))
+        return scatter_dense(values, self.pair_slot, (self.batch.num_graphs, size, size))
+
+    def to_dense(self, rows: Tensor) -> Tensor:
+        """Rows of nodes ``[N, ...]`` as ``[B, max_nodes, ...]``, zeros for padding."""
+        return scatter_dense(rows, self.node_slot, (self.batch.num_graphs, self.batch.max_nodes))
+
+    def from_dense(self, dense: Tensor) -> Tensor:
+        """The inverse of :meth:`to_dense`, ``[B, max_nodes, channels]`` to ``[N, channels]``."""
+        return gather_dense(dense, self.node_slot)
 
     @lazy_property
     def pair_slot(self) -> Tensor:
-        """``[P]`` a pair's place in such a square; one past the end for padding."""
+        """``[P]`` the position of each pair in :attr:`vectors`; past the end for padding."""
         batch, size = self.batch, self.batch.max_nodes
         slot = self.node_slot[batch.target] * size + batch.position[batch.source]
         return slot.masked_fill(~self.batch.pair_mask, batch.num_graphs * size * size)
 
     @lazy_property
     def identity(self) -> Tensor:
-        """``[P]`` one where target and source are the same."""
+        """``[P]`` one for the pairs (i, i), zero for others."""
         return (self.batch.target == self.batch.source).to(self.dtype)
 
     @lazy_property
     def nodes(self) -> CountedRows:
-        """Which rows are not padding."""
+        """Mask of the nodes that are not padding."""
         return CountedRows.of(self.batch.node_mask, self.dtype)
 
     @lazy_property
     def pairs(self) -> CountedRows:
-        """Which pairs are not padding."""
+        """Mask of the pairs that are not padding."""
         return CountedRows.of(self.batch.pair_mask, self.dtype)
 
     def statistics(self, entries: Tensor, norm: BatchNorm) -> Moments | None:
-        """Mean and covariance of the entries of bases, if that normalisation needs them.
+        """Mean and covariance of the entries of bases; None in evaluation, which needs neither.
 
-        They are computed for the first layer that asks: layers may share their entries.
+        They are computed once for all layers that share their entries.
         """
         if not norm.training:
             return None
@@ -135,18 +140,18 @@ class GraphPairs:
 
     @lazy_property
     def by_target(self) -> Segments:
-        """Pairs by the node that they send to."""
+        """Pairs by their target node."""
         index = self.batch.target.masked_fill(~self.batch.pair_mask, len(self.batch.graph))
         return Segments(index, self.batch.offsets)
 
     @lazy_property
     def by_source(self) -> Segments:
-        """Pairs by the node that they come from."""
+        """Pairs by their source node."""
         return scattered_segments(self.batch.source, len(self.batch.graph))
 
     @lazy_property
     def by_message(self) -> Segments:
-        """Pairs by what they send, source and kind of bond."""
+        """Pairs by their message, which depends on the source and the kind of bond."""
         index = self.batch.source * self.kinds + self.batch.bond
         return scattered_segments(index, len(self.batch.graph) * self.kinds)
 
@@ -157,30 +162,31 @@ class GraphPairs:
 
     @lazy_property
     def pair_index(self) -> PairIndex:
-        """Where pairs lie, for kernels that need no more."""
+        """Positions of the pairs, for kernels."""
         return PairIndex(self.batch.offsets, self.batch.first, self.batch.bond)
 
 
-def _scatter(values: Tensor, slot: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Flat values at their places in a padded tensor; the place past its end is thrown away."""
+def scatter_dense(values: Tensor, slot: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A dense tensor with each value at its slot and zeros elsewhere.
+
+    Values whose slot is one past the end are dropped.
+    """
     flat = values.new_zeros(torch.Size(shape).numel() + 1, *values.shape[1:])
     return flat.index_copy(0, slot, values)[:-1].view(*shape, *values.shape[1:])
 
 
-def _token_weights(counts: Tensor, max_nodes: int, dtype: torch.dtype) -> Tensor:
-    """One for a graph's eigenvalues, zero for padding ``[B, max_nodes]``.
+def gather_dense(dense: Tensor, slot: Tensor) -> Tensor:
+    """The inverse of :func:`scatter_dense`, ``[..., channels]`` to ``[slots, channels]``.
 
-    All places of a graph without nodes count: attention over nothing is not a number.
+    Slots past the end get zeros.
     """
-    places = torch.arange(max_nodes, device=counts.device)
-    counts = counts.unsqueeze(-1)
-    return ((places < counts) | (counts == 0)).to(dtype)
+    return nn.functional.pad(dense.flatten(0, -2), (0, 0, 0, 1)).index_select(0, slot)
 
 
 def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
-    r"""The entries of I and of all :math:`S_m = U\,\mathrm{diag}(\lambda_m)\,U^\top`, pair by pair.
+    r"""Entries of I and of all :math:`S_m = U\,\mathrm{diag}(\lambda_m)\,U^\top` for every pair.
 
-    Shapes: response ``[B, max_nodes, heads]``, or ``[N, heads]`` of flat spectra; output
+    Shapes: response ``[B, max_nodes, heads]``, or ``[N, heads]`` for flat spectra; output
     ``[P, heads + 1]``.
     """
     batch = pairs.batch
@@ -190,22 +196,21 @@ def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
 
             index = pairs.pair_index
             return entries.basis_entries(response, batch.eigenvectors, index, batch.max_nodes)
-        response = _scatter(response, pairs.node_slot, (batch.num_graphs, batch.max_nodes))
+        response = pairs.to_dense(response)
     with torch.autocast(response.device.type, enabled=False):
         gains = response.to(pairs.vectors.dtype).mT.unsqueeze(-2)  # [B, heads, 1, k]
         vectors = pairs.vectors.unsqueeze(-3)
         built = (vectors * gains) @ vectors.mT  # [B, heads, i, j]
-        flat = nn.functional.pad(built.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
-        rows = flat.index_select(0, pairs.pair_slot)
+        rows = gather_dense(built.movedim(1, -1), pairs.pair_slot)
         return torch.cat([pairs.identity.unsqueeze(-1), rows], dim=-1)
 
 
-#: Most kinds of bonds that the kernels support: they hold a sum per kind.
+#: Most kinds of bonds that kernels support, because they hold one sum per kind.
 _MOST_KINDS = 128
 
 
 def softmax_over_sources(values: Tensor, pairs: GraphPairs) -> Tensor | Logits:
-    """Shares ``[P, channels]`` that add up to one over the sources of each target."""
+    """Softmax ``[P, channels]`` over the sources of each target; logits if a kernel takes it."""
     if usable("softmax_sum", values) and pairs.kinds <= _MOST_KINDS:
         return Logits(values)
     return segment_softmax(values, pairs.by_target)
@@ -214,13 +219,14 @@ def softmax_over_sources(values: Tensor, pairs: GraphPairs) -> Tensor | Logits:
 def message_sum(
     nodes: Tensor, bonds: Tensor, linear: nn.Linear, weights: Tensor | Logits, pairs: GraphPairs
 ) -> Tensor:
-    r"""What all nodes of a graph send to each, weighted channel by channel.
+    r"""Sum of the messages from all nodes of a graph to each node, weighted for every channel.
 
     .. math::
         y_i = \sum_j S_{ij} \odot \mathrm{GELU}(W(h_j + e_{ij}) + b)
 
-    Bonds are mostly of few kinds, so W h is computed for every node, W e for every kind, and a
-    message for every node and kind; one for every pair only where they are measured.
+    W h is computed for every node and W e for every kind of bond. There are few kinds, so messages
+    are computed for every node and kind. If bonds are measured, so that each is a kind, messages
+    are computed for every pair instead.
 
     Shapes: nodes ``[N, channels]`` (h), bonds ``[kinds, channels]`` (e), weights ``[P, channels]``
     (S), output as nodes.
@@ -228,11 +234,15 @@ def message_sum(
     given = weights.values if isinstance(weights, Logits) else weights
     fused = isinstance(weights, Logits) or usable("pair_sum", nodes, given)
     if not fused or pairs.kinds > _MOST_KINDS:
+        of_nodes = at_least_float32(linear(nodes))
+        of_bonds = at_least_float32(nn.functional.linear(bonds, linear.weight))
         if pairs.batch.is_measured:
-            return segment_sum(_pair_messages(nodes, bonds, linear, pairs) * given, pairs.by_target)
-        messages = _every_message(nodes, bonds, linear)
+            of_nodes = of_nodes.index_select(0, pairs.batch.source)
+            messages = nn.functional.gelu(of_nodes + of_bonds.index_select(0, pairs.batch.bond))
+            return segment_sum(messages * given, pairs.by_target)
+        messages = nn.functional.gelu(of_nodes.unsqueeze(1) + of_bonds).flatten(0, 1)
         return filtered_sum(messages, given, pairs.by_message, pairs.by_target)
-    # The bias goes to the kinds: its gradient is then a sum over few rows.
+    # The bias is added to the kinds, because its gradient is then a sum over few rows.
     node = nn.functional.linear(nodes, linear.weight)
     kind = nn.functional.linear(bonds, linear.weight, linear.bias)
     from specformer.kernels.triton.pair_sum import pair_sum
@@ -240,26 +250,12 @@ def message_sum(
     return pair_sum(node, kind, given, pairs.pair_index, softmax=isinstance(weights, Logits))
 
 
-def _every_message(nodes: Tensor, bonds: Tensor, linear: nn.Linear) -> Tensor:
-    """What every node would send over every kind of bond, ``[N * kinds, channels]``."""
-    of_nodes = at_least_float32(linear(nodes)).unsqueeze(1)
-    of_bonds = at_least_float32(nn.functional.linear(bonds, linear.weight))
-    return nn.functional.gelu(of_nodes + of_bonds).flatten(0, 1)
-
-
-def _pair_messages(nodes: Tensor, bonds: Tensor, linear: nn.Linear, pairs: GraphPairs) -> Tensor:
-    """What every pair's source sends, ``[P, channels]``."""
-    of_nodes = at_least_float32(linear(nodes)).index_select(0, pairs.batch.source)
-    of_bonds = at_least_float32(nn.functional.linear(bonds, linear.weight))
-    return nn.functional.gelu(of_nodes + of_bonds.index_select(0, pairs.batch.bond))
-
-
 Pooling = Literal["mean", "sum", "max"]
 POOLINGS = ("mean", "sum", "max")
 
 
 def pool(nodes: Tensor, by_graph: Segments, how: Pooling) -> Tensor:
-    """The mean, sum or largest of each graph's rows, ``[N, channels]`` to ``[B, channels]``.
+    """Global mean, sum or max pooling, ``[N, channels]`` to ``[B, channels]``.
 
     A graph without nodes gets zeros.
     """
@@ -278,16 +274,20 @@ Normalisation = Literal["softmax"] | None
 
 
 class GraphBases(nn.Module):
-    r"""The entry-wise network over the bases, with a weight for every pair and channel.
+    r"""Feed-forward network on the entries of the bases: one weight for every pair and channel.
 
     .. math::
         \hat S_{ij} = \mathrm{FFN}([I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M]_{ij}), \quad
         \text{perhaps}\quad \hat S_{ij} \leftarrow
         \frac{\exp \hat S_{ij}}{\sum_k \exp \hat S_{ik}}
 
-    Both layers are of width d and may be batch-normalised. The activation of the first is GELU.
-    Dropout is on the output of the second, before any softmax (``normalise``) over the sources of
-    each target, channel by channel.
+    Args:
+        num_heads: number M of bases.
+        channels: width of both layers. The first is followed by GELU.
+        norm: ``"batch"`` for batch normalisation after both layers, or None.
+        activation: activation of the second layer.
+        dropout: dropout rate on the output of the second layer.
+        normalise: ``"softmax"`` for a softmax over the sources of each target, or None.
 
     Shapes: entries ``[P, heads + 1]``, output ``[P, channels]``.
     """
@@ -305,7 +305,7 @@ class GraphBases(nn.Module):
         super().__init__()
         given = {"bases_norm": norm, "normalise_bases": normalise}
         check_choices(given, bases_norm=("batch", None), normalise_bases=("softmax", None))
-        # No run axis here, so PyTorch's own layers: they add the bias within the product.
+        # No run axis is needed here, so these are PyTorch's layers: they fuse product and bias.
         self.first = nn.Linear(num_heads + 1, channels)
         self.first_norm = BatchNorm(channels) if norm else None
         self.second = nn.Linear(channels, channels)
@@ -315,7 +315,7 @@ class GraphBases(nn.Module):
         self.normalise = normalise
 
     def forward(self, entries: Tensor, pairs: GraphPairs) -> Tensor | Logits:
-        """The weights of every pair and channel; perhaps before their softmax."""
+        """The weights of every pair and channel; as logits if a kernel takes their softmax."""
         hidden = gelu_lift(entries, *self._first_map(entries, pairs))
         out: Tensor = self.dropout(self._second(hidden, pairs))
         return softmax_over_sources(out, pairs) if self.normalise else out
@@ -340,16 +340,17 @@ class GraphBases(nn.Module):
 
 
 class GraphConv(nn.Module):
-    r"""Messages weighted by the bases and summed, then a feed-forward network, each added.
+    r"""Spectral convolution of many graphs: weighted messages, then a feed-forward network.
 
     .. math::
         \hat h_i = h_i + \sum_j \hat S_{ij} \odot \mathrm{GELU}(W(h_j + e_{ij}) + b), \qquad
         h_i' = \hat h_i + \mathrm{FFN}(\hat h_i)
 
-    with j over all nodes of the graph, and two layers of linear map, batch normalisation and ReLU
-    for FFN. Dropout is on the sum of messages, and on the output of FFN. With ``norm`` the sum y is
-    taken as :math:`\mathrm{GELU}(\mathrm{BN}(\rho(y)))`, with ρ of
-    :func:`~specformer.kernels.segments.signed_root`: many layers of plain sums grow without bound.
+    The sum is over all nodes j of the graph. The FFN has two layers, each a linear map, batch
+    normalisation and ReLU. Dropout acts on the sum of messages and on the output of the FFN. With
+    ``norm`` the sum y is replaced by :math:`\mathrm{GELU}(\mathrm{BN}(\rho(y)))`, with ρ from
+    :func:`~specformer.kernels.segments.signed_root`, because over many layers plain sums grow
+    without bound.
 
     Shapes: nodes ``[N, channels]``, bonds ``[kinds, channels]``, bases ``[P, channels]``, output as
     nodes.

@@ -1,4 +1,4 @@
-r"""Learnable bases, one filter per channel (paper §4.2), and a convolution with them (Eq. 6)."""
+r"""Learnable bases (paper §4.2) and the convolution with them (Eq. 6), for a single graph."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ BasesKind = Literal["linear", "ffn"]
 
 
 class LinearBases(nn.Module):
-    r"""Weights of the identity and of every basis, one per channel.
+    r"""Combine the identity and M bases with one weight per basis and channel.
 
     .. math::
         \hat x_c = w_{0c}\, x_c + \sum_m w_{mc}\, U\,\mathrm{diag}(\lambda_m)\,U^\top x_c
 
-    No basis is ever built: weights and new eigenvalues are combined first, so that all heads and
-    channels go through two products with U, or K with L where there is no U.
+    No basis is ever built. Weights and new eigenvalues are combined first, so that all heads and
+    channels need two products with U, or K products with L without eigenvectors.
 
-    All weights are ones at first; if ``only_last``, those of the last basis, and the others zeros.
+    All weights start at one. With ``only_last`` those of the last basis do, and all others at zero.
 
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]`` (λ), output as x.
     """
@@ -67,13 +67,13 @@ class LinearBases(nn.Module):
 
 
 class FeedForwardBases(nn.Module):
-    r"""The paper's entry-wise network on explicit bases, for graphs small enough to hold them.
+    r"""The paper's feed-forward network on the entries of the bases, for small graphs.
 
     .. math::
         \hat S = \mathrm{FFN}([I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M]), \quad
         \hat x_c = \hat S_{:,:,c}\, x_c
 
-    Shapes: as :class:`LinearBases`; holds ``n * n * channels`` numbers.
+    Shapes: as :class:`LinearBases`. It stores ``n * n * channels`` numbers.
     """
 
     def __init__(self, num_heads: int, channels: int, dropout: float = 0.0) -> None:
@@ -97,18 +97,21 @@ class FeedForwardBases(nn.Module):
 
 
 class NodeConv(Resettable):
-    r"""Filter every channel, then optionally normalise, map, activate and add the input back.
+    r"""Filter every channel, then optionally map, normalise, activate and add the input.
 
     .. math::
         \hat X_{:,c} = \hat S_{:,:,c} X_{:,c}, \qquad X' = \sigma(\mathrm{norm}(\hat X W)) + X
 
-    With every option off it is the filter alone, as on the paper's six small data sets.
+    By default it is the filter alone, as on the paper's six small data sets.
 
     Args:
-        bases, channels: bases, perhaps shared between layers, and their width.
-        transform, bias: whether there is a W, and whether it comes with a bias.
+        bases: the bases Ŝ, which layers may share.
+        channels: width of X.
+        transform: whether there is a linear map W.
         norm: ``"batch"``, ``"layer"`` or None.
-        activation, residual: σ, and whether X is added.
+        activation: σ: ``"relu"``, ``"gelu"``, ``"tanh"`` or None.
+        residual: whether X is added.
+        bias: whether the linear map has a bias.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class NodeConv(Resettable):
         self.norm = norm_module(norm, channels)
         self.activation = activation_module(activation)
         self.residual = residual
-        #: Whether it is a linear filter and nothing else.
+        #: Whether the layer is only a linear filter.
         self.is_filter = isinstance(bases, LinearBases) and not (
             transform or norm or activation or residual
         )

@@ -1,8 +1,7 @@
-r"""States of pairs of nodes, which start as the paper's bases and are updated layer by layer."""
+r"""States of pairs of nodes, which start from the paper's bases and are updated in every layer."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from specformer.kernels import usable
@@ -13,16 +12,16 @@ from specformer.nn.layers.batch_norm import BatchNorm
 
 
 class PairUpdate(nn.Module):
-    r"""The new state of every pair from its own and its two nodes, and its weights.
+    r"""Update the state of every pair from the state itself and from the pair's two nodes.
 
     .. math::
         p_{ij}' = p_{ij} + W_o\, \mathrm{GELU}\bigl(\mathrm{BN}\bigl(\rho((W_q h_i + W_k h_j)
         \odot W_g p_{ij}) + W_b p_{ij}\bigr)\bigr), \qquad \hat S_{ij} = W_s p_{ij}'
 
-    with :math:`\rho` of :func:`~specformer.kernels.segments.signed_root`.
+    with :math:`\rho` from :func:`~specformer.kernels.segments.signed_root`.
 
-    Dropout is on the weights :math:`\hat S`, before any softmax (``normalise``) over the sources of
-    each target, as in :class:`~specformer.nn.conv.graph_conv.GraphBases`.
+    Dropout acts on the weights :math:`\hat S`. With ``normalise="softmax"`` a softmax over the
+    sources of each target follows, as in :class:`~specformer.nn.conv.graph_conv.GraphBases`.
 
     Shapes: nodes ``[N, channels]`` (h), states ``[P, channels]`` (p), weights as states.
     """
@@ -32,7 +31,7 @@ class PairUpdate(nn.Module):
     ) -> None:
         super().__init__()
         self.ends = nn.Linear(channels, 2 * channels)
-        self.own = nn.Linear(channels, 2 * channels, bias=False)  # the norm takes out any bias
+        self.own = nn.Linear(channels, 2 * channels, bias=False)  # the norm would cancel a bias
         self.norm = BatchNorm(channels)
         self.out = nn.Linear(channels, channels)
         self.weigh = nn.Linear(channels, channels)
@@ -40,11 +39,11 @@ class PairUpdate(nn.Module):
         self.normalise = normalise
 
     def forward(self, states: Tensor, nodes: Tensor, pairs: GraphPairs) -> Tensor:
-        mixed = gated(self.ends(nodes), self.own(states), pairs)
+        mixed = gate_pairs(self.ends(nodes), self.own(states), pairs)
         return states + at_least_float32(self.out(self.norm.gelu(mixed, pairs.pairs)))
 
     def weights(self, states: Tensor, pairs: GraphPairs) -> Tensor | Logits:
-        """The weights of every pair and channel; perhaps before their softmax."""
+        """The weights of every pair and channel; as logits if a kernel takes their softmax."""
         out: Tensor = self.dropout(self.weigh(states))
         return softmax_over_sources(out, pairs) if self.normalise else out
 
@@ -52,8 +51,8 @@ class PairUpdate(nn.Module):
         return f"normalise={self.normalise!r}"
 
 
-def gated(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
-    r"""What two nodes and their pair make together, :math:`\rho((q_i + k_j) g_{ij}) + b_{ij}`.
+def gate_pairs(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
+    r"""Combine the states of pairs with their nodes, :math:`\rho((q_i + k_j) g_{ij}) + b_{ij}`.
 
     Shapes: ends ``[N, 2 * channels]`` (q, k), own ``[P, 2 * channels]`` (g, b), output
     ``[P, channels]``.
@@ -62,17 +61,17 @@ def gated(ends: Tensor, own: Tensor, pairs: GraphPairs) -> Tensor:
         from specformer.kernels.triton.gating import gated_pairs
 
         return gated_pairs(ends, own, pairs.pair_index)
-    to, of = at_least_float32(ends).chunk(2, dim=1)
+    target, source = at_least_float32(ends).chunk(2, dim=1)
     gate, shift = at_least_float32(own).chunk(2, dim=1)
-    both = segment_gather(to, pairs.by_target) + segment_gather(of, pairs.by_source)
+    both = segment_gather(target, pairs.by_target) + segment_gather(source, pairs.by_source)
     return signed_root(both * gate) + shift
 
 
-def of_pairs(kinds: Tensor, pairs: GraphPairs) -> Tensor:
-    """Every pair's own of values by kind of bond, ``[kinds, channels]`` to ``[P, channels]``.
+def bond_vectors(kinds: Tensor, pairs: GraphPairs) -> Tensor:
+    """The vector of every pair's kind of bond, ``[kinds, channels]`` to ``[P, channels]``.
 
-    Gradients are summed in the same order each time: of measured bonds, none has more than two
-    pairs.
+    Gradients are always summed in the same order. With measured bonds, every kind but "no bond"
+    belongs to at most two pairs.
     """
     bond = pairs.batch.bond
     if not pairs.batch.is_measured:
@@ -81,13 +80,8 @@ def of_pairs(kinds: Tensor, pairs: GraphPairs) -> Tensor:
     return kinds[:1] + (kinds - kinds[:1]).index_select(0, bond) * bonded
 
 
-def of_nodes(features: Tensor, pairs: GraphPairs) -> Tensor:
-    """The rows of the pairs (i, i), ``[P, columns]`` to ``[N, columns]``; any for padding."""
+def diagonal_rows(features: Tensor, pairs: GraphPairs) -> Tensor:
+    """The rows of the pairs (i, i), ``[P, columns]`` to ``[N, columns]``; arbitrary for padding."""
     batch = pairs.batch
     place = (batch.offsets[:-1] + batch.position).clamp_max(len(features) - 1)
     return features.index_select(0, place)
-
-
-def beside(entries: Tensor, features: Tensor | None) -> Tensor:
-    """Entries of the bases ``[P, heads + 1]`` and other features of pairs side by side."""
-    return entries if features is None else torch.cat([entries, features.to(entries.dtype)], dim=1)

@@ -1,4 +1,4 @@
-r"""The spectral convolution as a layer for models of one's own."""
+r"""The spectral convolution as a layer for your own models."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from specformer.spectrum import AnySpectrum
 
 
 class SpectralConv(Resettable):
-    r"""Filter every channel by what a Transformer reads off the whole spectrum, then map channels.
+    r"""Spectral convolution whose filters a Transformer computes from the whole spectrum.
 
     .. math::
         X' = \sigma\big(\mathrm{norm}(\hat X W + b)\big), \qquad
         \hat x_c = w_{0c}\, x_c + \sum_m w_{mc}\, U\,\mathrm{diag}(\lambda_m)\,U^\top x_c
 
     Args:
-        in_channels, out_channels: width of X and of X'.
-        num_heads: bases M, by default those of ``filter``, or 4.
-        filter: gives the new eigenvalues λ, perhaps to several layers; by default one of its own,
-            ``SpectralFilter(hidden_channels, num_heads)``.
-        hidden_channels: width of its own filter; 32 if None.
-        dropout: on the filtered copies, one per basis.
-        norm: ``"batch"``, ``"layer"`` or None.
-        activation: σ: ``"relu"``, ``"gelu"``, ``"tanh"`` or None.
+        in_channels: width of X.
+        out_channels: width of X'.
+        num_heads: number M of bases; by default that of ``filter``, or 4.
+        filter: computes the new eigenvalues λ. Several layers may share one. By default the layer
+            has its own, ``SpectralFilter(hidden_channels, num_heads)``.
+        hidden_channels: width of the layer's own filter, by default 32.
+        dropout: dropout rate on the filtered signals, one per basis.
+        norm: normalisation: ``"batch"``, ``"layer"`` or None.
+        activation: activation σ: ``"relu"``, ``"gelu"``, ``"tanh"`` or None.
         residual: whether X is added to X'.
-        bias: whether there is a b.
+        bias: whether the linear map has a bias b.
 
     Shapes: x ``[n, in_channels]``, output ``[n, out_channels]``.
 
@@ -85,7 +86,7 @@ class SpectralConv(Resettable):
 def _filter(
     given: SpectralFilter | None, num_heads: int | None, hidden_channels: int | None
 ) -> SpectralFilter:
-    """The filter given, if the other arguments agree with it, or a new one."""
+    """The given filter, if the other arguments agree with it, or else a new one."""
     if given is None:
         return SpectralFilter(hidden_channels or 32, 4 if num_heads is None else num_heads)
     if not isinstance(given, SpectralFilter):
@@ -93,6 +94,6 @@ def _filter(
     for name, asked in (("num_heads", num_heads), ("hidden_channels", hidden_channels)):
         if asked not in (None, getattr(given, name)):
             raise ConfigError(
-                f"the filter has {name}={getattr(given, name)}, not {asked}; leave out {name}."
+                f"the filter has {name}={getattr(given, name)}, not {asked}; leave {name} out."
             )
     return given

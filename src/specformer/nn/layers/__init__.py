@@ -1,1 +1,1 @@
-"""What the models are made of: maps, norms, activations and sparse features."""
+"""Layers that models are made of: linear maps, attention, norms and sparse features."""

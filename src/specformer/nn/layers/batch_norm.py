@@ -1,4 +1,4 @@
-r"""Batch normalisation that knows padding and stacked runs; norms and activations by name."""
+r"""Batch normalisation with padding and with a run axis; norms and activations by name."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ class Moments(NamedTuple):
 
 
 class BatchNorm(nn.Module):
-    r"""Each channel to zero mean and unit variance over the tokens of a batch.
+    r"""Batch normalisation that can ignore padding rows and may have a run axis.
 
-    In training the statistics are the batch's own and a running average of them is kept; in
-    evaluation that average is used. Unlike ``torch.nn.BatchNorm1d`` it can leave padding rows out
-    of the statistics, and its parameters and averages may carry a leading run axis
-    (:mod:`specformer.nn.layers.linear`). Fewer rows than two leave the averages as they are: a
-    batch of molecules may have no ring. ``momentum`` is the share of the newest batch in the
-    averages.
+    As in ``torch.nn.BatchNorm1d``, training uses the statistics of the batch and updates running
+    averages, which evaluation uses; ``momentum`` is the weight of the newest batch. Unlike there,
+    padding can be left out of the statistics, parameters and averages may have a leading run axis
+    (:mod:`specformer.nn.layers.linear`), and a batch of fewer than two rows does not change the
+    averages, because a batch of molecules may have no ring.
 
     Shapes: input ``[..., tokens, channels]``; mask ``[tokens]``, true for rows that count, or
     :class:`CountedRows`; parameters and averages ``[channels]`` or ``[runs, channels]``.
@@ -47,8 +46,8 @@ class BatchNorm(nn.Module):
 
     running_mean: Tensor
     running_var: Tensor
-    #: Adds a tensor up over all workers that share a batch, in place; None for a worker alone.
-    #: Statistics are then those of all workers' rows.
+    #: An all-reduce over the workers that share a batch, so that statistics are those of all their
+    #: rows; None for a single worker.
     across: Across | None = None
 
     def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
@@ -73,7 +72,7 @@ class BatchNorm(nn.Module):
         if not self.training:
             mean, var = self.running_mean, self.running_var
         elif mask is None:
-            tokens = x if self.weight.dim() > 1 else x.flatten(0, -2)  # no axis is one of runs
+            tokens = x if self.weight.dim() > 1 else x.flatten(0, -2)  # there is no run axis
             var, mean = torch.var_mean(tokens, dim=-2, correction=0)
             if (number := tokens.shape[-2]) > 1:
                 self._average(mean, var * (number / (number - 1)), self.momentum)
@@ -95,7 +94,7 @@ class BatchNorm(nn.Module):
         rows: CountedRows,
         activation: Literal["relu", "gelu"] = "relu",
     ) -> Tensor:
-        """``activation(self(linear(x), rows))``, on a GPU by fused kernels after the product."""
+        """``activation(self(linear(x), rows))``; a GPU fuses all that follows the product."""
         if self.is_fused and usable("batch_norm", x, linear.weight):
             return self._fused(
                 nn.functional.linear(x, linear.weight), rows, linear.bias, activation
@@ -104,7 +103,7 @@ class BatchNorm(nn.Module):
         return out.relu() if activation == "relu" else nn.functional.gelu(out)
 
     def gelu(self, x: Tensor, rows: CountedRows) -> Tensor:
-        """``GELU(self(x, rows))``, by the same kernels."""
+        """``GELU(self(x, rows))``, fused on a GPU."""
         if self.is_fused and usable("batch_norm", x):
             return self._fused(x, rows, torch.zeros_like(self.bias), "gelu")
         return nn.functional.gelu(self(at_least_float32(x), rows))
@@ -119,7 +118,7 @@ class BatchNorm(nn.Module):
         return normalised(x, *counted, self.weight, self.bias, averages, self.eps, activation)
 
     def moments(self, x: Tensor, rows: CountedRows) -> Moments:
-        """Mean and covariance of the rows that count, of all workers."""
+        """Mean and covariance of the rows that count, over all workers."""
         with torch.autocast(x.device.type, enabled=False):
             number = self._whole(rows.number)
             some = number.clamp_min(1.0)
@@ -128,12 +127,12 @@ class BatchNorm(nn.Module):
             return Moments(mean, self._whole(centred.mT @ centred) / some, number)
 
     def folded(self, linear: nn.Linear, moments: Moments | None) -> tuple[Tensor, Tensor]:
-        r"""Weight and bias of the linear map that is ``linear`` and then this normalisation.
+        r"""Weight and bias of the linear map that equals ``linear`` followed by this normalisation.
 
         The statistics of :math:`y = Wx + b` follow from those of x: its mean is
-        :math:`W\bar x + b`, its variance the diagonal of :math:`W \mathrm{Cov}(x) W^\top`. Scale
-        and shift then go into W and b, and no pass over y is needed. Worth it for an input much
-        narrower than the output. In evaluation ``moments`` are not looked at.
+        :math:`W\bar x + b`, its variance is the diagonal of :math:`W \mathrm{Cov}(x) W^\top`. Scale
+        and shift are folded into W and b, so that y is never normalised in a separate pass. This is
+        faster if the input is much narrower than the output. Evaluation ignores ``moments``.
         """
         with torch.autocast(linear.weight.device.type, enabled=False):
             if self.is_fused and moments is not None and usable("folded_norm", linear.weight):
@@ -156,7 +155,7 @@ class BatchNorm(nn.Module):
 
     @property
     def is_fused(self) -> bool:
-        """Whether kernels may take the statistics: of a batch that is not split over workers."""
+        """Whether kernels may be used: in training, and if workers do not share the batch."""
         return self.training and self.across is None
 
     def _projected(self, linear: nn.Linear, moments: Moments | None) -> tuple[Tensor, Tensor]:
@@ -174,12 +173,12 @@ class BatchNorm(nn.Module):
         return Averages(self.running_mean, self.running_var, self.momentum, shift)
 
     def _whole(self, part: Tensor) -> Tensor:
-        """A sum over this worker's rows as the sum over all workers'."""
+        """The sum over all workers of a sum over this worker's rows."""
         return part if self.across is None else sum_over_workers(part, self.across)
 
     @torch.no_grad()
     def _average(self, mean: Tensor, var: Tensor, share: Tensor | float) -> None:
-        """Blend a batch's mean and unbiased variance into the averages, so much of them."""
+        """Update the running averages with weight ``share`` for this mean and unbiased variance."""
         for average, newest in ((self.running_mean, mean), (self.running_var, var)):
             weight: Any = share.to(average.dtype) if isinstance(share, Tensor) else share
             average.lerp_(newest.to(average.dtype), weight)
@@ -209,7 +208,7 @@ ACTIVATIONS: dict[str | None, type[nn.Module]] = {
 
 
 def activation_module(name: Activation) -> nn.Module:
-    """The module of that name; None is the identity."""
+    """The activation of that name; None is the identity."""
     if name not in tuple(ACTIVATIONS):  # a list, which a recipe may hold, is not hashable
         raise ConfigError(f"activation={name!r}: choose relu, gelu, tanh or None.")
     return ACTIVATIONS[name]()

@@ -1,4 +1,4 @@
-r"""Node features of which most are zero, such as bags of words, multiplied as sparse."""
+r"""Sparse node features, such as bags of words."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from specformer.spectrum.sparse import compressed_rows, sparse_product
 
 @dataclass(frozen=True, repr=False)
 class SparseFeatures:
-    r"""Features ``[n, in]`` by their non-zero entries, to be given to a model in place of a tensor.
+    r"""Sparse features ``[n, in]``, which a node model takes in place of a dense tensor.
 
-    Dropout draws for the entries alone, since zeros stay zeros, and the first linear map multiplies
-    only them: on Cora, one entry in eighty, that was a third of an epoch's time on a CPU.
+    Dropout and the first linear map only use non-zero entries. On Cora, where one entry in eighty
+    is not zero, this saved a third of an epoch's time on a CPU.
 
     Args:
-        starts, columns, values: rows in compressed form (CSR).
+        starts, columns, values: the matrix in compressed sparse rows (CSR).
         transposed_starts, transposed_columns: the transposed matrix in the same form.
-        order: ``[entries]`` place of the transposed matrix's entries among ``values``.
-        in_channels: features.
+        order: ``[entries]`` position of the transposed matrix's entries in ``values``.
+        in_channels: number of features.
 
     Example:
         >>> x = SparseFeatures.from_scipy(sp.csr_array(np.array([[0.0, 2.0], [1.0, 0.0]])))
@@ -43,13 +43,13 @@ class SparseFeatures:
     transposed_columns: Tensor
     order: Tensor
     in_channels: int
-    _known: TensorCache = field(default_factory=TensorCache, init=False, repr=False, compare=False)
+    _cache: TensorCache = field(default_factory=TensorCache, init=False, repr=False, compare=False)
 
     @classmethod
     def from_scipy(
         cls, matrix: sp.csr_array, *, dtype: torch.dtype = torch.float32
     ) -> SparseFeatures:
-        """From a SciPy matrix of compressed rows."""
+        """Convert a SciPy CSR matrix."""
         places = sp.csr_array(
             (np.arange(1, matrix.nnz + 1), matrix.indices, matrix.indptr), shape=matrix.shape
         )
@@ -82,7 +82,7 @@ class SparseFeatures:
     def to(
         self, device: torch.device | str | None = None, *, dtype: torch.dtype | None = None
     ) -> SparseFeatures:
-        """On another device, or with values of another type."""
+        """Move to another device, or convert the values to another type."""
         content = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         moved: dict[str, Any] = {
             name: part.to(device) if isinstance(part, Tensor) else part
@@ -107,7 +107,7 @@ class SparseFeatures:
         return _SparseLinear.apply(values, weight, bias, self)
 
     def product(self, values: Tensor, dense: Tensor) -> Tensor:
-        """``X @ dense`` with other values at the same places.
+        """``X @ dense`` for a matrix X with these values at the same non-zero positions.
 
         Shapes: values ``[entries]``, dense ``[in, c]``; or ``[runs, entries]``, ``[runs, in, c]``.
         """
@@ -122,11 +122,11 @@ class SparseFeatures:
     def _multiplied(
         self, starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor, rows: int
     ) -> Tensor:
-        """All runs as one block-diagonal matrix: one kernel, however many they are."""
+        """The products of all runs by one kernel, as a block-diagonal matrix."""
         runs, (width, channels) = values.shape[:-1].numel(), dense.shape[-2:]
         if runs > 1:
-            starts = self._known(starts, runs, lambda: _repeated_starts(starts, runs))
-            columns = self._known(columns, runs, lambda: _shifted(columns, runs, width).flatten())
+            starts = self._cache(starts, runs, lambda: _repeated_starts(starts, runs))
+            columns = self._cache(columns, runs, lambda: _shifted(columns, runs, width).flatten())
         shape = (runs * rows, runs * width)
         matrix = compressed_rows(starts, columns, values.reshape(-1), shape)
         out = sparse_product(matrix, dense.reshape(runs * width, channels))
@@ -134,7 +134,7 @@ class SparseFeatures:
 
 
 def linear_after_dropout(x: Tensor | SparseFeatures, linear: Linear, dropout: nn.Dropout) -> Tensor:
-    """``linear(dropout(x))`` of features of either kind."""
+    """``linear(dropout(x))`` for dense or sparse features."""
     if isinstance(x, SparseFeatures):
         rate = dropout.p if dropout.training else 0.0
         return x.linear(linear.weight, linear.bias, rate)
@@ -142,20 +142,19 @@ def linear_after_dropout(x: Tensor | SparseFeatures, linear: Linear, dropout: nn
 
 
 def _shifted(numbers: Tensor, runs: int, step: int) -> Tensor:
-    """Numbers plus multiples of a step, ``[runs, numbers]``."""
+    """Numbers plus 0, 1, … times a step, ``[runs, numbers]``."""
     steps = step * torch.arange(runs, dtype=numbers.dtype, device=numbers.device)
     return numbers + steps.unsqueeze(-1)
 
 
 def _repeated_starts(starts: Tensor, runs: int) -> Tensor:
-    """Where rows start if the same rows are repeated ``runs`` times."""
-    entries = int(starts[-1])
-    ends = _shifted(starts[1:], runs, entries).flatten()
+    """Starts of the rows of a matrix that repeats the same rows ``runs`` times."""
+    ends = _shifted(starts[1:], runs, int(starts[-1])).flatten()
     return torch.cat([starts[:1], ends])
 
 
 class _SparseLinear(torch.autograd.Function):
-    """``X Wᵀ + b``; runs are columns of one product where they have the same values."""
+    """``X Wᵀ + b``; if all runs have the same values, they are columns of one product."""
 
     @staticmethod
     def forward(
