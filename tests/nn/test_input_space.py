@@ -67,5 +67,5 @@ def test_a_saved_model_comes_back(tmp_path) -> None:
 
 def test_features_must_be_a_tensor() -> None:
     x = SparseFeatures.from_scipy(sp.csr_array(random(20, 3).numpy()), dtype=torch.float64)
-    with pytest.raises(ConfigError, match="give them as a tensor"):
+    with pytest.raises(ConfigError, match="give x as a dense tensor"):
         model()(x, EXACT)

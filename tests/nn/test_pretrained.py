@@ -79,8 +79,8 @@ def test_a_model_for_other_targets_keeps_all_but_its_last_layer(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"hidden_channels": 16}, r"^hidden_channels=16: the weights that were saved are of an"),
-        ({"space": "output", "num_layers": 2}, r"^space='output', num_layers=2: the weights"),
+        ({"hidden_channels": 16}, r"^hidden_channels=16: the saved weights have an"),
+        ({"space": "output", "num_layers": 2}, r"^space='output', num_layers=2: the saved weights"),
         ({"sharing": "odd"}, r"^sharing='odd'"),
         ({"width": 3}, r"^width=3: .*unexpected keyword argument 'width'"),
     ],

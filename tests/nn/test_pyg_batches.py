@@ -275,7 +275,7 @@ def test_baselines_take_batches_too() -> None:
     torch.manual_seed(0)
     model = GIN(NODE_CARDINALITIES, EDGE_CARDINALITIES, 8, 3).eval()
     torch.testing.assert_close(model(batch_of(GRAPHS)), model(pack(GRAPHS)))
-    with pytest.raises(ConfigError, match="GIN takes categories of edges and complete"):
+    with pytest.raises(ConfigError, match="GIN needs categorical edge features and complete"):
         model(batch_of(GRAPHS, sf.AddSpectrum(k=1)))
 
 

@@ -201,7 +201,7 @@ class Refusing(Silent):
     ("changes", "message"),
     [
         ({"runs": 7}, "penn94: 7 runs asked for, but it has 5 splits"),
-        ({"assignments": ["baseline.order=3"]}, "baseline.order is no setting of gcn"),
+        ({"assignments": ["baseline.order=3"]}, "baseline.order is not a setting of gcn"),
     ],
     ids=["splits", "settings"],
 )

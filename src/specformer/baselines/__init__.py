@@ -1,4 +1,4 @@
-r"""The paper's other models by name. These take single graphs, those of ``graphs`` many."""
+r"""The baselines for single graphs by name; those for many graphs are in ``graphs``."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ BASELINES: dict[str, type[Pretrained]] = {
 _WIDTHS = ("hidden_channels", "transformer_channels")
 
 # "We tune the number of hidden units to ensure that each method has nearly 2K trainable parameters"
-# (Section 5.1). Depths are measured: a third layer in their MLP lowers the errors of GPR-GNN and
-# BernNet at a fifteenth of the width; GCN meets the paper's low-pass error with two, not three.
+# (Section 5.1). Depths were measured: GPR-GNN and BernNet have lower errors with a third layer in
+# the MLP, at a fifteenth of the width. GCN reaches the paper's low-pass error with two layers.
 _SIGNAL: dict[str, dict[str, Any]] = {
     "gcn": {"hidden_channels": 666},
     "gat": {"hidden_channels": 168, "heads": 8},
@@ -74,9 +74,9 @@ _SIGNAL: dict[str, dict[str, Any]] = {
 
 
 def signal_baseline(name: str) -> Pretrained:
-    """A baseline for learning a filter of one signal (Table 1): one channel in, one out.
+    """A baseline that learns a filter of one signal (Table 1): one input and one output channel.
 
-    It has about 2,000 parameters, polynomials of order 10 and no dropout. GPR-GNN goes without
+    It has about 2,000 parameters, polynomials of order 10 and no dropout. GPR-GNN has no
     self-loops, so that its filter, like the others, is a function of the Laplacian's eigenvalues.
     """
     if name not in _SIGNAL:
@@ -87,20 +87,20 @@ def signal_baseline(name: str) -> Pretrained:
 
 @dataclass(frozen=True)
 class NodeBaseline:
-    """What baselines take. None leaves a model's own default.
+    """Settings of node baselines. None means the default of the model.
 
     Args:
-        hidden_channels: width of all but the Transformers.
-        transformer_channels: theirs; the paper gives them half of it.
-        dropout: on the features and between layers.
-        propagation_dropout: on what a polynomial filter is applied to (GPR-GNN, BernNet,
+        hidden_channels: width of all models except the Transformers.
+        transformer_channels: width of the Transformers, half as wide in the paper.
+        dropout: dropout rate on the features and between layers.
+        propagation_dropout: dropout rate on the input of a polynomial filter (GPR-GNN, BernNet,
             ChebNetII, JacobiConv).
-        num_layers: layers, or affine maps of the feature network.
-        order: of the polynomials, or LanczosNet's highest short scale.
-        steps: LanczosNet's Ritz pairs.
-        heads: of attention.
-        self_loops: whether GPR-GNN's graph has them.
-        alpha: GPR-GNN's teleport probability at the start; GCNII's share of the initial features.
+        num_layers: number of layers, or of linear maps of the feature network.
+        order: order of the polynomials, or LanczosNet's highest short scale.
+        steps: number of LanczosNet's Ritz pairs.
+        heads: number of attention heads.
+        self_loops: whether GPR-GNN adds self-loops.
+        alpha: GPR-GNN's initial teleport probability; GCNII's weight of the initial features.
         theta: strength of GCNII's weights.
         a, b: exponents of JacobiConv's weight function.
         gamma: bound of JacobiConv's coefficients.
@@ -125,7 +125,7 @@ class NodeBaseline:
 def node_baseline(
     name: str, settings: NodeBaseline, in_channels: int, out_channels: int
 ) -> Pretrained:
-    """A fresh baseline of that name; a setting that it does not have is refused."""
+    """A new baseline of that name; settings that it does not have are refused."""
     check_known("baseline", BASELINES, name)
     kind = BASELINES[name]
     known = inspect.signature(kind).parameters
@@ -138,7 +138,7 @@ def node_baseline(
         if option not in known:
             fitting = [key for key in asdict(settings) if key in known]
             raise ConfigError(
-                f"baseline.{option} is no setting of {name}, which has {', '.join(fitting)}."
+                f"baseline.{option} is not a setting of {name}; choose from {', '.join(fitting)}."
             )
     transformer = issubclass(kind, Transformer)
     width = settings.transformer_channels if transformer else settings.hidden_channels

@@ -1,4 +1,4 @@
-r"""What all baselines share: how a model gets its arguments, checks them and remembers them."""
+r"""Base class of all baselines: it collects, checks and stores constructor arguments."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_counts, check_flags, check_numbers, check_rates
 from specformer.nn.pretrained import Pretrained, constructor_arguments
 
-#: What a number must be larger than.
+#: Values that an argument must be larger than.
 _BOUNDS = {"theta": -1.0, "a": -1.0, "b": -1.0}
 
 
 class Baseline(Pretrained):
-    """A model whose arguments are those of ``frame``, shared by many, and of its own ``build``.
+    """A model whose constructor takes the arguments of ``build_shared`` and of ``build``.
 
-    ``build`` makes the layers. Where both have an argument, the default of ``build`` counts.
+    ``build_shared`` belongs to a family of models, ``build`` to one model. If both have an
+    argument, the default of ``build`` is used.
     """
 
-    #: What a count must be at least, where that is not 1.
-    least: ClassVar[Mapping[str, int]] = {}
-    #: Arguments of the frame that a model does not take.
-    without: ClassVar[tuple[str, ...]] = ()
+    #: Smallest value of a count, if it is not 1.
+    lowest: ClassVar[Mapping[str, int]] = {}
+    #: Arguments of ``build_shared`` that a model does not take.
+    excluded: ClassVar[tuple[str, ...]] = ()
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        known = {**_parameters(cls, "frame"), **_parameters(cls, "build")}
-        taken = [known[name] for name in known if name not in cls.without]
+        known = {**_parameters(cls, "build_shared"), **_parameters(cls, "build")}
+        taken = [known[name] for name in known if name not in cls.excluded]
         cls.__signature__ = inspect.Signature(sorted(taken, key=lambda each: each.kind))
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -38,18 +39,18 @@ class Baseline(Pretrained):
         bound.apply_defaults()
         self.config = constructor_arguments(bound.arguments)
         self._check()
-        for method in ("frame", "build"):
+        for method in ("build_shared", "build"):
             taken = [name for name in _parameters(type(self), method) if name in self.config]
             getattr(self, method)(**{name: self.config[name] for name in taken})
 
-    def frame(self, *args: Any, **options: Any) -> None:
-        """Make what models of one kind have in common, before their layers."""
+    def build_shared(self, *args: Any, **options: Any) -> None:
+        """Build what all models of a family have, before :meth:`build`."""
 
     def build(self, *args: Any, **options: Any) -> None:
-        """Make the layers from the settings that only this model has."""
+        """Build the layers of this model from its own arguments."""
 
     def _check(self) -> None:
-        """Refuse arguments that make no model, by their types. What may be left out may be None."""
+        """Refuse invalid arguments, by their annotations. None is valid if it is the default."""
         known = self.__signature__.parameters
         there = {
             name: value
@@ -59,7 +60,7 @@ class Baseline(Pretrained):
         for name in there:
             kind = str(known[name].annotation).removesuffix(" | None")
             if kind == "int":
-                check_counts(there, name, least=self.least.get(name, 1))
+                check_counts(there, name, least=self.lowest.get(name, 1))
             elif kind == "bool":
                 check_flags(there, name)
             elif kind == "float":
@@ -70,7 +71,7 @@ class Baseline(Pretrained):
 
 
 def _parameters(kind: type, method: str) -> dict[str, inspect.Parameter]:
-    """The named arguments of a method, and of those that it passes on to with ``**``."""
+    """The named arguments of a method of a class and of its base classes."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     methods = [vars(each)[method] for each in reversed(kind.__mro__) if method in vars(each)]
     return {

@@ -32,7 +32,7 @@ def test_degrees_and_squares() -> None:
     degrees = torch.cat([part.sum(dim=1) for part in ADJACENCY])
     assert torch.equal(BONDS.degree[:ROWS, 0], degrees)
     assert not BONDS.degree[ROWS:].any()
-    assert torch.equal(BONDS.lonely[:ROWS, 0], degrees == 0)
+    assert torch.equal(BONDS.is_isolated[:ROWS, 0], degrees == 0)
     squares = BONDS.adjacency()
     assert squares.shape == (7, 8, 8)
     for square, part in zip(squares, [*ADJACENCY, torch.zeros(0, 0)], strict=True):
@@ -48,12 +48,14 @@ def test_sums_over_neighbours() -> None:
     plain, gated = [], []
     for number, part in enumerate(ADJACENCY):
         rows = messages[start : start + len(part)]
-        own = BONDS.square(gates)[number, :, : len(part), : len(part)]
+        own = BONDS.to_dense_adj(gates)[number, :, : len(part), : len(part)]
         plain.append(part @ rows)
         gated.append(torch.einsum("cij,jc->ic", own, rows))
         start += len(part)
-    torch.testing.assert_close(BONDS.sum(BONDS.sent(messages))[:ROWS], torch.cat(plain))
-    torch.testing.assert_close(BONDS.sum(BONDS.sent(messages) * gates)[:ROWS], torch.cat(gated))
+    torch.testing.assert_close(BONDS.sum(BONDS.at_sources(messages))[:ROWS], torch.cat(plain))
+    torch.testing.assert_close(
+        BONDS.sum(BONDS.at_sources(messages) * gates)[:ROWS], torch.cat(gated)
+    )
 
 
 def test_room_for_bonds_changes_nothing() -> None:
@@ -67,20 +69,22 @@ def test_room_for_bonds_changes_nothing() -> None:
         for name in ("kind", "slot"):
             assert torch.equal(getattr(listed, name)[:number], getattr(BONDS, name)[:number])
         rows = random(ROWS + 3, 4)
-        torch.testing.assert_close(listed.sum(listed.sent(rows)), BONDS.sum(BONDS.sent(rows)))
+        torch.testing.assert_close(
+            listed.sum(listed.at_sources(rows)), BONDS.sum(BONDS.at_sources(rows))
+        )
 
 
 def test_there_and_back() -> None:
     rows = random(ROWS + 3, 4)
-    dense = BONDS.dense(rows)
+    dense = BONDS.layout.to_dense(rows)
     assert torch.equal(dense[1, :6], rows[5:11])
     assert not dense[1, 6:].any()
-    back = BONDS.rows(dense)
+    back = BONDS.layout.from_dense(dense)
     assert torch.equal(back[:ROWS], rows[:ROWS])
     assert not back[ROWS:].any()
     number, joined = int(BONDS.counted.number), PADDED.bond > 0
     messages = random(len(BONDS.slot), 3)
-    again = BONDS.pairs(BONDS.square(messages))
+    again = BONDS.from_dense_adj(BONDS.to_dense_adj(messages))
     assert torch.equal(again[joined], messages[:number])
     assert not again[~joined].any()
 
@@ -89,8 +93,8 @@ def test_values_by_kind() -> None:
     kinds = random(len(PADDED.bond_table), 3).requires_grad_()
     number = int(BONDS.counted.number)
     expected = kinds[PADDED.bond[PADDED.bond > 0]]
-    assert not BONDS.of_kinds(kinds)[number:].any()
-    found = BONDS.of_kinds(kinds)[:number]
+    assert not BONDS.bond_vectors(kinds)[number:].any()
+    found = BONDS.bond_vectors(kinds)[:number]
     assert torch.equal(found, expected)
     probe = random(*found.shape, seed=1)
     (gradient,) = torch.autograd.grad((found * probe).sum(), kinds)

@@ -127,7 +127,7 @@ def test_layer_against_loops_over_cells(padding: dict[str, int]) -> None:
 
     def fast() -> Tensor:
         faces_there = faces * rings.counted.share
-        found = layer(Cells(atoms, rings.bonds.of_kinds(kinds), faces_there), rings, nodes)
+        found = layer(Cells(atoms, rings.bonds.bond_vectors(kinds), faces_there), rings, nodes)
         for states, number in zip(found, numbers, strict=True):
             assert not states[number:].any()
         return torch.cat([states[:number] for states, number in zip(found, numbers, strict=True)])

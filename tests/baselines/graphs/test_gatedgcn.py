@@ -10,7 +10,7 @@ from torch.nn.functional import batch_norm
 
 from specformer.baselines.graphs import GatedGCN
 from specformer.baselines.graphs.bonds import Bonds
-from specformer.baselines.graphs.gatedgcn import GatedGCNLayer, WalkPlaces
+from specformer.baselines.graphs.gatedgcn import GatedGCNLayer, WalkEncoding
 
 
 @pytest.mark.parametrize("placed", [False, True])
@@ -25,7 +25,7 @@ def test_layer_against_the_formula(placed: bool) -> None:
     sources, targets = edge_index(batch)
 
     def fast() -> torch.Tensor:
-        after, states, moved = layer(nodes, bonds.of_kinds(kinds), places, bonds)
+        after, states, moved = layer(nodes, bonds.bond_vectors(kinds), places, bonds)
         assert not states[len(sources) :].any()
         return torch.cat([after, states[: len(sources)], *([] if moved is None else [moved])])
 
@@ -61,7 +61,7 @@ def test_layer_against_the_formula(placed: bool) -> None:
 
 def test_places_end_centred_and_of_unit_norm() -> None:
     batch = pack(MOLECULES)
-    module = scrambled(WalkPlaces(5, 3))
+    module = scrambled(WalkEncoding(5, 3))
     nodes, places = random(len(batch.graph), 5), random(len(batch.graph), 5, seed=1)
     found = module.mixed(nodes, places, Bonds.of(batch, torch.float64))
     start = 0

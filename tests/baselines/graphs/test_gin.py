@@ -15,7 +15,7 @@ from specformer.baselines.graphs.gin import (
     GINAKLayer,
     GINLayer,
     GSNLayer,
-    Surroundings,
+    Neighbourhoods,
     ring_numbers,
 )
 
@@ -96,7 +96,7 @@ def test_layer_against_ego_graphs() -> None:
     nodes = random(len(batch.graph), 4).requires_grad_()
     kinds = random(len(batch.bond_table), 4, seed=1).requires_grad_()
     bonds = Bonds.of(batch, torch.float64)
-    around = Surroundings.of(bonds, HOPS)
+    around = Neighbourhoods.of(bonds, HOPS)
     whole = nx.Graph()
     whole.add_nodes_from(range(len(nodes)))
     for i, j, bond in zip(

@@ -29,7 +29,7 @@ def test_bonds_one_after_another(padding: dict[str, int]) -> None:
     assert bonds.counted.share.flatten().tolist() == [
         float(row < len(expected)) for row in range(batch.num_bonds)
     ]
-    at_ends, of_kinds = bonds.at_ends(nodes), bonds.of_kinds(kinds)
+    at_ends, of_kinds = bonds.at_ends(nodes), bonds.bond_vectors(kinds)
     messages = random(2, batch.num_bonds, 3, seed=2)
     summed = torch.zeros_like(nodes)
     for row, bond in enumerate(expected):

@@ -60,7 +60,7 @@ def test_gradients_are_summed_by_distance_some_rows_at_a_time(graph, monkeypatch
 
 def test_large_graphs_are_refused_with_the_figure():
     many = Propagation(sp.csr_array((30_000, 30_000)))
-    with pytest.raises(ConfigError, match=r"30,000 nodes make 900,000,000 pairs"):
+    with pytest.raises(ConfigError, match=r"30,000 nodes would be 900,000,000 numbers"):
         Graphormer(3, 8, 2)(torch.zeros(30_000, 3), many)
 
 

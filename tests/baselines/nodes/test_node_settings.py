@@ -49,7 +49,7 @@ def test_every_setting_is_one_of_some_model(option):
 
 def test_a_setting_of_another_model_is_refused():
     with pytest.raises(
-        ConfigError, match=r"baseline\.alpha is no setting of gcn, which has .*drop"
+        ConfigError, match=r"baseline\.alpha is not a setting of gcn; choose from .*drop"
     ):
         node_baseline("gcn", NodeBaseline(alpha=0.1), 5, 3)
     with pytest.raises(ConfigError, match="unknown baseline 'gnc'; choose from gcn"):

@@ -103,7 +103,9 @@ def test_stored_zeros_are_no_edges_and_repeats_are_one():
 
 
 def test_a_signal_of_another_precision_is_named(graph):
-    with pytest.raises(ConfigError, match=r"signal is torch\.float32, the graph torch\.float64"):
+    with pytest.raises(
+        ConfigError, match=r"signal is torch\.float32, but the graph is torch\.float64"
+    ):
         graph.propagation().adjacency(torch.ones(graph.num_nodes, 1))
 
 

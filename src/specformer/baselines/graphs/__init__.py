@@ -1,4 +1,4 @@
-r"""Table 3's other models and a forest, one per file, each called as ``model(batch)``."""
+r"""Baselines for many graphs (Table 3) and a random forest, each called as ``model(batch)``."""
 
 from specformer.baselines.graphs.cin import CIN
 from specformer.baselines.graphs.dgn import DGN

@@ -1,7 +1,7 @@
-r"""The bonds and the rings of a batch, as lists of a length that the batch's shape decides.
+r"""The bonds, shortest paths and rings of a batch.
 
-Only the data know how many bonds there are. A list with some room at its end has a fixed length, so
-that a step can be captured.
+The lists have a fixed length, with unused room at the end, so that a training step can be captured
+although the number of bonds varies.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import (
@@ -20,22 +20,23 @@ from specformer.kernels.segments import (
     segment_sum,
 )
 from specformer.kernels.tracing import lazy_property
-from specformer.nn.conv.graph_conv import GraphPairs
+from specformer.nn.conv.graph_conv import GraphPairs, gather_dense, scatter_dense
 from specformer.nn.conv.ring_places import RingPlaces
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 @dataclass(frozen=True)
 class Bonds:
-    """Who hears from whom: M messages, two for each bond, worked out once for all layers.
+    """The M messages of a batch, two per bond, computed once for all layers.
 
     Args:
-        layout: where rows and pairs of nodes lie.
-        by_target: messages by the node that hears them; those of one node are neighbours.
-        by_source: messages by the node that sends them.
-        kind: ``[M, kinds]`` one at the kind of a message's bond; zeros for unused room.
-        slot: ``[M]`` a message's place in a square of all pairs; one past the end if unused.
-        counted: which rows are messages, for normalisation.
+        layout: positions of nodes and of pairs of nodes.
+        by_target: messages by their target node, by which they are sorted.
+        by_source: messages by their source node.
+        kind: ``[M, kinds]`` the kind of each message's bond, one-hot; zeros for unused room.
+        slot: ``[M]`` the position of each message among ``[B * max_nodes²]``; one past the end for
+            unused room.
+        counted: mask of the messages that are not unused room.
     """
 
     layout: GraphPairs
@@ -47,9 +48,9 @@ class Bonds:
 
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> Bonds:
-        """The bonds of a batch, weights in the given precision.
+        """The messages of a batch, with masks in the given precision.
 
-        A batch that does not say how many bonds it has room for may have one between any two nodes.
+        If the batch does not say how many bonds it has room for, there is room for all pairs.
         """
         layout, rows = GraphPairs(batch, dtype), len(batch.nodes)
         joined = (batch.bond > 0) & batch.pair_mask
@@ -69,78 +70,60 @@ class Bonds:
 
     @lazy_property
     def degree(self) -> Tensor:
-        """``[N, 1]`` bonds of each node."""
+        """``[N, 1]`` the degree of each node."""
         return self.by_target.offsets.diff().unsqueeze(-1).to(self.layout.dtype)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """B and max_nodes."""
-        return self.layout.batch.num_graphs, self.layout.batch.max_nodes
-
-    @property
-    def lonely(self) -> Tensor:
-        """``[N, 1]`` true for a node without bonds."""
+    def is_isolated(self) -> Tensor:
+        """``[N, 1]`` true for nodes without bonds."""
         return self.degree == 0
 
     @property
-    def token_bias(self) -> Tensor:
-        """``[B, 1, 1, max_nodes]`` what keeps attention from padding: 0 or minus infinity."""
+    def attention_bias(self) -> Tensor:
+        """``[B, 1, 1, max_nodes]`` bias of attention: 0 for nodes, minus infinity for padding."""
         return self.layout.tokens.weights.log()[:, None, None]
 
-    def sent(self, nodes: Tensor) -> Tensor:
-        """What the sources of all messages have, ``[N, channels]`` to ``[M, channels]``."""
+    def at_sources(self, nodes: Tensor) -> Tensor:
+        """The vector of each message's source node, ``[N, channels]`` to ``[M, channels]``."""
         return segment_gather(nodes, self.by_source)
 
-    def of_kinds(self, kinds: Tensor) -> Tensor:
-        """What the bonds have, by kind ``[kinds, channels]`` to ``[M, channels]``."""
+    def bond_vectors(self, kinds: Tensor) -> Tensor:
+        """The vector of each message's kind of bond, ``[kinds, channels]`` to ``[M, channels]``."""
         return _chosen(self.kind, kinds)
 
     def sum(self, messages: Tensor) -> Tensor:
-        r"""What every node hears, :math:`\sum_{j \sim i} m_{ij}`, ``[N, channels]``."""
+        r"""Sum of the messages to each node, :math:`\sum_{j \sim i} m_{ij}`, ``[N, channels]``."""
         return segment_sum(at_least_float32(messages), self.by_target)
 
-    def square(self, messages: Tensor) -> Tensor:
+    def to_dense_adj(self, messages: Tensor) -> Tensor:
         """Messages as ``[B, channels, max_nodes, max_nodes]``, zeros where there is no bond."""
-        graphs, size = self.shape
-        flat = messages.new_zeros(graphs * size * size + 1, messages.shape[1])
-        flat = flat.index_copy(0, self.slot, messages)
-        return flat[:-1].view(graphs, size, size, -1).movedim(-1, 1)
+        size = self.layout.batch.max_nodes
+        shape = (self.layout.batch.num_graphs, size, size)
+        return scatter_dense(messages, self.slot, shape).movedim(-1, 1)
 
-    def pairs(self, square: Tensor) -> Tensor:
-        """Values of such a square for all pairs of nodes ``[P, channels]``, zeros for padding."""
-        flat = nn.functional.pad(square.movedim(1, -1).flatten(0, 2), (0, 0, 0, 1))
-        return flat.index_select(0, self.layout.pair_slot)
+    def from_dense_adj(self, square: Tensor) -> Tensor:
+        """Values of all pairs of nodes ``[P, channels]`` from such a tensor, zeros for padding."""
+        return gather_dense(square.movedim(1, -1), self.layout.pair_slot)
 
     def adjacency(self) -> Tensor:
-        """``[B, max_nodes, max_nodes]`` ones and zeros."""
-        return self.square(self.counted.share).squeeze(1)
-
-    def dense(self, nodes: Tensor) -> Tensor:
-        """Rows of nodes ``[N, channels]`` as ``[B, max_nodes, channels]``, zeros for padding."""
-        graphs, size = self.shape
-        flat = nodes.new_zeros(graphs * size + 1, nodes.shape[1])
-        return flat.index_copy(0, self.layout.node_slot, nodes)[:-1].view(graphs, size, -1)
-
-    def rows(self, dense: Tensor) -> Tensor:
-        """The way back from :meth:`dense`, zeros for padding."""
-        flat = nn.functional.pad(dense.flatten(0, 1), (0, 0, 0, 1))
-        return flat.index_select(0, self.layout.node_slot)
+        """Adjacency matrices ``[B, max_nodes, max_nodes]`` without weights."""
+        return self.to_dense_adj(self.counted.share).squeeze(1)
 
 
 def _listed(chosen: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """The numbers of the pairs that are chosen, one after another, and which of them are used."""
+    """The chosen pairs in a list of length ``room``, and a mask of the part that is used."""
     place = (chosen.cumsum(0) - 1).masked_fill(~chosen, room)
     numbers = torch.arange(len(chosen), device=chosen.device)
-    # The place past the end takes all other pairs and is thrown away.
+    # All other pairs go to the place past the end, which is dropped.
     pair = numbers.new_zeros(room + 1).index_copy(0, place, numbers)[:-1]
     return pair, torch.arange(room, device=chosen.device) < chosen.sum()
 
 
 def _kinds_of(batch: PackedGraphs, pair: Tensor, used: Tensor, dtype: torch.dtype) -> Tensor:
-    """A one at each pair's kind of bond, ``[rows, kinds]``.
+    """The kind of each pair's bond, one-hot, ``[rows, kinds]``.
 
-    A product with it finds a bond's vector, and adds up gradients by kind: a segment for each kind
-    would be a few very long ones.
+    A product with this matrix gives the vector of each bond, and sums gradients by kind. Segments
+    would be slow, because they would be few and very long.
     """
     kinds = torch.arange(len(batch.bond_table), device=pair.device)
     found = batch.bond.index_select(0, pair).masked_fill(~used, -1)
@@ -148,24 +131,24 @@ def _kinds_of(batch: PackedGraphs, pair: Tensor, used: Tensor, dtype: torch.dtyp
 
 
 def _chosen(kind: Tensor, kinds: Tensor) -> Tensor:
-    with torch.autocast(kinds.device.type, enabled=False):  # vectors keep their digits
+    with torch.autocast(kinds.device.type, enabled=False):  # selecting rows must not round them
         return kind.to(kinds.dtype) @ kinds
 
 
 def return_probabilities(bonds: Bonds, steps: int) -> Tensor:
-    r"""How likely a random walk is back after 1 to K steps, :math:`\bigl((D^{-1}A)^k\bigr)_{ii}`.
+    r"""Probabilities :math:`((D^{-1}A)^k)_{ii}` that a random walk returns after 1 to K steps.
 
-    Shapes: output ``[N, steps]``; zeros for a node without bonds.
+    Shapes: output ``[N, steps]``; zeros for nodes without bonds.
     """
     adjacency = bonds.adjacency()
     walk = adjacency / adjacency.sum(dim=-1, keepdim=True).clamp_min(1.0)
-    # Powers amount to nothing in bfloat16.
+    # bfloat16 is not precise enough for powers.
     with torch.autocast(walk.device.type, enabled=False):
         power, found = walk, [walk.diagonal(dim1=-2, dim2=-1)]
         for _ in range(steps - 1):
             power = power @ walk
             found.append(power.diagonal(dim1=-2, dim2=-1))
-    return bonds.rows(torch.stack(found, dim=-1))
+    return bonds.layout.from_dense(torch.stack(found, dim=-1))
 
 
 @dataclass(frozen=True)
@@ -174,10 +157,10 @@ class ShortestPaths:
 
     Args:
         adjacency: ``[B, n, n]`` ones and zeros.
-        distance: ``[B, n, n]`` bonds on a shortest path; ``max_distance + 1`` beyond that, and
-            where there is no path.
+        distance: ``[B, n, n]`` number of bonds on a shortest path; ``max_distance + 1`` for longer
+            paths and without a path.
         counts: for each length from 0 to ``max_distance``, the number ``[B, n, n]`` of shortest
-            paths between two nodes that far apart, zeros for all others.
+            paths of that length between two nodes.
     """
 
     adjacency: Tensor
@@ -187,7 +170,7 @@ class ShortestPaths:
     @classmethod
     @torch.no_grad()
     def of(cls, adjacency: Tensor, max_distance: int) -> ShortestPaths:
-        """One matrix product a step: paths of one more bond to nodes not met before."""
+        """Find them by one matrix product per length, which extends paths to unvisited nodes."""
         with torch.autocast(adjacency.device.type, enabled=False):
             size = adjacency.shape[-1]
             identity = torch.eye(size, dtype=adjacency.dtype, device=adjacency.device)
@@ -208,10 +191,10 @@ class ShortestPaths:
             c_{ij} = \frac{1}{|SP_{ij}|} \sum_{p \in SP_{ij}} \frac{1}{\min(|p|, K)}
             \sum_{k=1}^{\min(|p|, K)} b^{(k)}_{p_k}
 
-        with :math:`b^{(k)}` the value of a bond that is the k-th of a path. Sums over paths are
-        taken a length at a time, from those that are one bond shorter.
+        where :math:`b^{(k)}` is the value of a bond that is the k-th of a path. The sums over paths
+        of one length are computed from those over paths that are one bond shorter.
 
-        Shapes: hops ``[B, K, channels, n, n]``, zeros but for bonds; output
+        Shapes: hops ``[B, K, channels, n, n]``, zeros except for bonds; output
         ``[B, channels, n, n]``.
         """
         with torch.autocast(hops.device.type, enabled=False):
@@ -229,14 +212,14 @@ class ShortestPaths:
 
 @dataclass(frozen=True)
 class BondList:
-    """E bonds, each once, with padding at the end. A loop is not a bond.
+    """The E bonds of a batch, each once and without self-loops, with padding at the end.
 
     Args:
-        counted: which rows are bonds.
-        kind: ``[E, kinds]`` one at the kind of a bond.
-        by_end: all bonds twice, by the row of one end and by that of the other.
-        by_graph: bonds by their graph, in its order.
-        row: ``[P]`` the bond of a pair (i, j) with i > j; E for any other pair, and for no bond.
+        counted: mask of the rows that are not padding.
+        kind: ``[E, kinds]`` the kind of each bond, one-hot.
+        by_end: all bonds twice, by their first and by their second node.
+        by_graph: bonds by their graph, by which they are sorted.
+        row: ``[P]`` the bond of each pair (i, j) with i > j; E for other pairs and without a bond.
     """
 
     counted: CountedRows
@@ -247,7 +230,7 @@ class BondList:
 
     @classmethod
     def of(cls, batch: PackedGraphs, dtype: torch.dtype) -> BondList:
-        """The bonds of a batch that says how many it has room for."""
+        """The bonds of a batch, which must say how many bonds it has room for."""
         room, num_nodes = batch.num_bonds, len(batch.nodes)
         is_first = (batch.bond > 0) & batch.pair_mask & (batch.source < batch.target)
         pair, used = _listed(is_first, room)
@@ -267,31 +250,31 @@ class BondList:
             row=row,
         )
 
-    def of_kinds(self, kinds: Tensor) -> Tensor:
-        """Every bond's own of values by kind, ``[kinds, channels]`` to ``[E, channels]``."""
+    def bond_vectors(self, kinds: Tensor) -> Tensor:
+        """The vector of each bond's kind, ``[kinds, channels]`` to ``[E, channels]``."""
         return _chosen(self.kind, kinds)
 
     def at_ends(self, nodes: Tensor) -> Tensor:
-        """The two ends of every bond, ``[N, channels]`` to ``[2, E, channels]``."""
+        """The vectors of both nodes of every bond, ``[N, channels]`` to ``[2, E, channels]``."""
         return segment_gather(nodes, self.by_end).view(2, -1, nodes.shape[1])
 
     def to_ends(self, ends: Tensor) -> Tensor:
-        """The sum over a node's bonds, ``[2, E, channels]`` to ``[N, channels]``."""
+        """Sum over the bonds of each node, ``[2, E, channels]`` to ``[N, channels]``."""
         return segment_sum(ends.flatten(0, 1), self.by_end)
 
 
 @dataclass(frozen=True)
 class Rings:
-    """R rings of L places each: at each an atom, and the bond from it to the next.
+    """The R rings of a batch, padded to L places: each is an atom and its bond to the next atom.
 
     Args:
-        bonds: those of the batch.
+        bonds: the bonds of the batch.
         used: ``[R, L, 1]`` one for a place of a ring, zero beyond its length and for padding.
-        length: ``[R]`` atoms, and bonds, of each ring; 0 for padding.
-        counted: which rows are rings, for normalisation.
-        by_graph: rings by their graph, in its order.
-        by_atom: the R·L places by the row of their atom.
-        by_bond: the places by the row of their bond.
+        length: ``[R]`` number of atoms, and of bonds, of each ring; 0 for padding.
+        counted: mask of the rows that are not padding.
+        by_graph: rings by their graph, by which they are sorted.
+        by_atom: the R·L places by their atom.
+        by_bond: the R·L places by their bond.
     """
 
     bonds: BondList
@@ -304,7 +287,7 @@ class Rings:
 
     @classmethod
     def of(cls, batch: PackedGraphs, max_ring: int, dtype: torch.dtype) -> Rings:
-        """The rings of a batch that was packed with those of up to ``max_ring`` atoms."""
+        """The rings of a batch, which must have been packed with the same ``max_ring``."""
         places = RingPlaces.of(batch, max_ring)
         own, used, length = places.atoms, places.used, places.length
         first = batch.starts.index_select(0, places.by_graph.index).unsqueeze(1)
@@ -327,19 +310,19 @@ class Rings:
         )
 
     def of_atoms(self, nodes: Tensor) -> Tensor:
-        """The sum over a ring's atoms, ``[N, channels]`` to ``[R, channels]``."""
+        """Sum over the atoms of each ring, ``[N, channels]`` to ``[R, channels]``."""
         return self._at_places(nodes, self.by_atom).sum(dim=1)
 
     def at_bonds(self, bonds: Tensor) -> Tensor:
-        """The bond of each place, ``[E, channels]`` to ``[R, L, channels]``; zeros if unused."""
+        """The vector of each place's bond, ``[E, channels]`` to ``[R, L, channels]``."""
         return self._at_places(bonds, self.by_bond)
 
     def to_bonds(self, places: Tensor) -> Tensor:
-        """The sum over a bond's places, ``[R, L, channels]`` to ``[E, channels]``."""
+        """Sum over the places of each bond, ``[R, L, channels]`` to ``[E, channels]``."""
         return segment_sum(places.flatten(0, 1), self.by_bond)
 
     def counts(self) -> Tensor:
-        """How many rings of each length from 3 on a bond is in, ``[E, L - 2]``."""
+        """The number of rings of 3, 4, … atoms that each bond belongs to, ``[E, L - 2]``."""
         lengths = torch.arange(3, self.used.shape[1] + 1, device=self.length.device)
         of_length = (self.length.unsqueeze(1) == lengths).to(self.used.dtype)
         return self.to_bonds(of_length.unsqueeze(1).expand(-1, self.used.shape[1], -1))

@@ -19,7 +19,7 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs
 class Cells(NamedTuple):
     """States of atoms ``[N, channels]``, of bonds ``[E, channels]`` and of rings ``[R, channels]``.
 
-    Those of padding are zero, but for atoms before the first layer.
+    States of padding are zero, except for atoms before the first layer.
     """
 
     atoms: Tensor
@@ -28,7 +28,7 @@ class Cells(NamedTuple):
 
 
 class CellLayer(nn.Module):
-    """A linear map, batch normalisation and ReLU; rows that are not cells become zero.
+    """A linear map, batch normalisation and ReLU; padding becomes zero.
 
     Shapes: ``[cells, in_channels]`` to ``[cells, out_channels]``.
     """
@@ -49,10 +49,10 @@ class CellUpdate(nn.Module):
         h' = \mathrm{MLP}_U\bigl[\mathrm{MLP}_B\bigl((1 + \epsilon_B) h + m_B\bigr) \,\Vert\,
         \mathrm{MLP}_\uparrow\bigl((1 + \epsilon_\uparrow) h + m_\uparrow\bigr)\bigr]
 
-    with one :class:`CellLayer` for :math:`\mathrm{MLP}_U` and two for either of the others.
+    :math:`\mathrm{MLP}_U` is one :class:`CellLayer`, the others are two each.
 
-    Shapes: cells, what bounds them :math:`m_B` and what comes through larger cells
-    :math:`m_\uparrow` ``[cells, channels]``, None for nothing; output as cells.
+    Shapes: cells, messages from the boundary :math:`m_B` and messages through larger cells
+    :math:`m_\uparrow` ``[cells, channels]``, or None for no messages; output as cells.
     """
 
     def __init__(self, channels: int) -> None:
@@ -76,19 +76,19 @@ class CellUpdate(nn.Module):
 class CINLayer(nn.Module):
     r"""One layer over atoms, bonds and rings.
 
-    A cell hears from its boundary, the atoms of a bond and the bonds of a ring, and from cells of
-    its own dimension through those that both bound: neighbours through a bond, bonds through a
-    ring.
+    A cell gets messages from its boundary (a bond from its atoms, a ring from its bonds) and from
+    cells of the same dimension that belong to the same larger cell (atoms of the same bond, bonds
+    of the same ring).
 
     .. math::
         m_B(v) = \sum_{w \prec v} h_w, \qquad
         m_\uparrow(v) = \sum_{u \succ v} \sum_{\substack{w \prec u \\ w \ne v}}
         \mathrm{ReLU}(W_d [h_w \,\Vert\, h_u] + b_d)
 
-    They go into one :class:`CellUpdate` per dimension. A ring sends a bond the sum over all of its
-    bonds less the bond's own.
+    Each dimension has one :class:`CellUpdate`. The message of a ring to a bond is the sum over all
+    bonds of the ring minus the bond's own term.
 
-    Shapes: cells as :class:`Cells` says, of which some atoms count; output alike.
+    Shapes: cells as in :class:`Cells`, with a mask of the atoms; output as cells.
     """
 
     def __init__(self, channels: int) -> None:
@@ -103,7 +103,7 @@ class CINLayer(nn.Module):
 
     def forward(self, cells: Cells, rings: Rings, atoms: CountedRows) -> Cells:
         bonds = rings.bonds
-        sent = bonds.at_ends(self.from_atoms(cells.atoms)).flip(0)  # each end hears the other
+        sent = bonds.at_ends(self.from_atoms(cells.atoms)).flip(0)  # each end gets the other's
         heard = bonds.to_ends(at_least_float32(sent + self.through_bonds(cells.bonds)).relu())
         ends = bonds.at_ends(cells.atoms).sum(dim=0)
         sides = rings.at_bonds(cells.bonds)
@@ -121,17 +121,17 @@ class CIN(GraphBaseline):
     r"""Cell isomorphism network on atoms, bonds and rings.
 
     From `"Weisfeiler and Lehman Go Cellular: CW Networks" <https://arxiv.org/abs/2106.12575>`_. A
-    ring starts as the sum of its atoms. The last layers are its own:
+    ring starts as the sum of its atoms. The read-out differs from that of other models:
 
     .. math::
         y = W \sum_d \mathrm{ReLU}\bigl(W_d \, \mathrm{pool}_{\dim v = d} \, h_v + b_d\bigr) + b
 
-    twice as wide within, and with dropout before the last map.
+    Its hidden layer is twice as wide, with dropout before the last map.
 
     Args:
-        max_ring: atoms of the largest rings; batches must hold those up to there.
+        max_ring: atoms of the largest rings; batches must be packed with the same ``max_ring``.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
     max_ring: int
@@ -149,7 +149,7 @@ class CIN(GraphBaseline):
         rings = Rings.of(batch, self.max_ring, bonds.layout.dtype)
         atoms: Tensor = self.atoms(batch)
         kinds = self.bonds(batch.bond_table)
-        cells = Cells(atoms, rings.bonds.of_kinds(kinds), rings.of_atoms(atoms))
+        cells = Cells(atoms, rings.bonds.bond_vectors(kinds), rings.of_atoms(atoms))
         for layer in self.layers:
             cells = layer(cells, rings, bonds.layout.nodes)
         graphs = (bonds.layout.by_graph, rings.bonds.by_graph, rings.by_graph)

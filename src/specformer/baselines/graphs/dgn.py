@@ -14,7 +14,7 @@ _EPS = 1e-8
 
 
 def direction(batch: PackedGraphs, bonds: Bonds) -> Tensor:
-    r"""The gradient of the second eigenvector along bonds, each node's of sum one.
+    r"""The gradient of the second eigenvector along bonds, normalised at every node.
 
     .. math::
         F_{ij} = \frac{\varphi_j - \varphi_i}{\sum_{k \sim i} |\varphi_k - \varphi_i| + \epsilon}
@@ -30,15 +30,15 @@ def direction(batch: PackedGraphs, bonds: Bonds) -> Tensor:
 
 
 class DGNConv(nn.Module):
-    r"""The neighbours' mean, their average along a direction, and the derivative along it.
+    r"""Mean of the neighbours, average along a direction, and derivative along it.
 
     .. math::
         h_i' = \mathrm{post}\Bigl[h_i \,\Big\Vert\, \tfrac{1}{d_i} \sum_j m_{ij} \,\Big\Vert\,
         \sum_j |F_{ij}| m_{ij} \,\Big\Vert\, \bigl|\sum_j F_{ij} (m_{ij} - h_i)\bigr|\Bigr],
         \qquad m_{ij} = \mathrm{pre}[h_i \,\Vert\, h_j \,\Vert\, e_{ij}]
 
-    with j over neighbours. pre is linear: its parts are computed for every node and every kind of
-    bond. Absolute values make the sign of the eigenvector irrelevant.
+    The sums are over neighbours j. pre is linear, so it is computed for every node and every kind
+    of bond and then added. The absolute values make the sign of the eigenvector irrelevant.
 
     Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, field ``[M, 1]``, output as nodes.
     """
@@ -51,11 +51,11 @@ class DGNConv(nn.Module):
         self.post = nn.Linear(4 * channels, channels)
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, field: Tensor) -> Tensor:
-        sent = bonds.sent(self.source(nodes)) + bonds.of_kinds(self.bond(kinds))
+        sent = bonds.at_sources(self.source(nodes)) + bonds.bond_vectors(self.bond(kinds))
         messages = at_least_float32(sent)
         own = at_least_float32(self.target(nodes))
         by_target, gates = bonds.by_target, field.abs()
-        joined = (~bonds.lonely).to(own.dtype)
+        joined = (~bonds.is_isolated).to(own.dtype)
         mean = own * joined + bonds.sum(messages) / bonds.degree.clamp_min(1.0)
         average = own * by_target.sum(gates) + bonds.sum(messages * gates)
         slope = (own - nodes) * by_target.sum(field) + bonds.sum(messages * field)
@@ -65,13 +65,13 @@ class DGNConv(nn.Module):
 class DGN(GraphBaseline):
     """Directional graph network along the Laplacian's second eigenvector, with residuals.
 
-    From `"Directional Graph Networks" <https://arxiv.org/abs/2010.02863>`_. In an eigenspace of
-    more than one dimension the direction depends on its basis; batches must hold spectra of the
-    Laplacian.
+    From `"Directional Graph Networks" <https://arxiv.org/abs/2010.02863>`_. If the second
+    eigenvalue is repeated, the direction depends on the basis of its eigenspace. Batches must have
+    spectra of the Laplacian.
     """
 
     def build(self) -> None:
         self.stack(lambda: DGNConv(self.channels))
 
-    def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Tensor]:
+    def layer_inputs(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Tensor]:
         return (direction(batch, bonds),)

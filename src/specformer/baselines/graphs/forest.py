@@ -1,4 +1,4 @@
-r"""A random forest on Morgan fingerprints: what a molecule's parts tell without a network."""
+r"""A random forest on Morgan fingerprints."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from specformer.nn.argument_checks import check_choices, check_counts
 from specformer.nn.pretrained import Pretrained, constructor_arguments
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
-#: What leaves hold: means of a target, shares of ones, or shares of every class of one target.
+#: Values of leaves: means of a target, shares of ones, or shares of every class of one target.
 Leaves = Literal["numbers", "ones", "classes"]
 
-#: Shares of 0 and 1 are moved in by this much: their logits are not numbers.
+#: Shares are kept this far from 0 and 1, whose logits are infinite.
 _LEAST = 1e-12
 
 
 class MorganForest(Pretrained):
-    r"""Trees that scikit-learn grew, one forest per target, kept as arrays.
+    r"""Random forests trained by scikit-learn, one per target, stored as arrays.
 
     From `"Random Forests" <https://doi.org/10.1023/A:1010933404324>`_. With :math:`v_t(x)` the
     value of the leaf that a fingerprint x reaches in tree t of T,
@@ -30,15 +30,15 @@ class MorganForest(Pretrained):
     .. math::
         f(x) = \frac1T \sum_t v_t(x)
 
-    Outputs are those of every model: numbers as they are, and of shares the logits.
+    Outputs are like those of every model: numbers for regression, logits for classification.
 
     Args:
-        out_channels: targets, or classes of one target.
-        leaves: what leaves hold.
-        num_trees: T, of each target.
-        fingerprint: columns of the fingerprints.
-        num_nodes: nodes of all trees together.
-        depth: steps from a root to the farthest leaf.
+        out_channels: number of targets, or of classes of one target.
+        leaves: values of the leaves: ``"numbers"``, ``"ones"`` or ``"classes"``.
+        num_trees: number T of trees per target.
+        fingerprint: length of the fingerprints.
+        num_nodes: number of nodes of all trees together.
+        depth: depth of the deepest tree.
 
     Shapes: a batch of B graphs with fingerprints; output ``[B, out_channels]``.
     """
@@ -99,19 +99,19 @@ class MorganForest(Pretrained):
         seed: int = 0,
         threads: int = 1,
     ) -> Self:
-        """A forest that scikit-learn grows on fingerprints ``[n, size]``.
+        """Train forests by scikit-learn.
 
         Args:
-            counts: the fingerprints.
-            targets: ``[n, targets]``, NaN where unknown; each target has its own forest.
-            leaves: what to learn.
-            out_channels: targets, or classes of one target.
-            num_trees: of each target.
-            max_features: share of the columns that a split looks at; None for the usual: a third
-                for numbers, the root of their number for classes.
-            min_samples_leaf: molecules of a leaf at least.
-            seed: of what is drawn.
-            threads: trees that grow at the same time; they do not change the outcome.
+            counts: fingerprints ``[n, size]``.
+            targets: ``[n, targets]``, NaN for missing values; each target has its own forest.
+            leaves: values of the leaves.
+            out_channels: number of targets, or of classes of one target.
+            num_trees: number of trees per target.
+            max_features: share of the columns that a split considers; by default a third for
+                numbers, and the square root of their number for classes.
+            min_samples_leaf: smallest number of molecules in a leaf.
+            seed: random seed.
+            threads: number of trees that are trained in parallel; does not change the result.
         """
         options: dict[str, Any] = {
             "n_estimators": num_trees,
@@ -137,7 +137,7 @@ class MorganForest(Pretrained):
 
 
 class _Link(nn.Module):
-    """From what leaves hold to a model's outputs: numbers, or the logits of shares."""
+    """Outputs from values of leaves: numbers, or the logits of shares."""
 
     def __init__(self, leaves: Leaves, out_features: int) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ _ARRAYS = ("feature", "threshold", "left", "right", "value")
 def _grow(
     counts: np.ndarray, target: np.ndarray, leaves: Leaves, width: int, options: dict[str, Any]
 ) -> Sequence[dict[str, np.ndarray]]:
-    """The trees of one target as arrays; where nothing is known of it, single leaves of 0."""
+    """The trees of one target as arrays; if all its values are missing, single leaves of 0."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     known = ~np.isnan(target)
@@ -167,7 +167,7 @@ def _grow(
         grown = RandomForestRegressor(**options).fit(counts[known], target[known])
         return [_arrays(each.tree_, each.tree_.value[:, 0]) for each in grown.estimators_]
     grown = RandomForestClassifier(**options).fit(counts[known], target[known].astype(np.int64))
-    # A training part may lack classes: their shares are 0 then.
+    # Classes that are missing in the training set get a share of 0.
     every = max(2, width)
     spread = np.eye(every)[grown.classes_.astype(np.int64)]
     columns = slice(1, 2) if leaves == "ones" else slice(None)
@@ -191,5 +191,5 @@ def _arrays(tree: Any, value: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _fixed(*shape: int) -> nn.Parameter:
-    """A parameter that no gradient changes, in scikit-learn's precision."""
+    """A parameter without gradient, in scikit-learn's precision."""
     return nn.Parameter(torch.zeros(*shape, dtype=torch.float64), requires_grad=False)

@@ -1,4 +1,4 @@
-r"""GatedGCN with states of bonds and perhaps of places, for many small graphs."""
+r"""GatedGCN with states of bonds and optional positional encodings, for many small graphs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds, return_probabilities
-from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
+from specformer.baselines.graphs.graph_baseline import GraphBaseline, batch_normalised
 from specformer.kernels.segments import at_least_float32, segment_gather, segment_sum
 from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -25,7 +25,7 @@ class GatedGCNLayer(nn.Module):
         \eta_{ij} \odot B h_j\bigr)\Bigr), \qquad
         e_{ij}' = e_{ij} + \mathrm{ReLU}(\mathrm{BN}(\hat e_{ij}))
 
-    With places p of the nodes, A and B take :math:`[h \,\Vert\, p]`, and
+    With positional encodings p of the nodes (``places``), A and B take :math:`[h \,\Vert\, p]`, and
 
     .. math::
         p_i' = p_i + \tanh\Bigl(G p_i + \sum_{j \sim i} \eta_{ij} \odot H p_j\Bigr)
@@ -54,23 +54,23 @@ class GatedGCNLayer(nn.Module):
         mixed = at_least_float32(
             self.bond(states)
             + segment_gather(self.target(nodes), bonds.by_target)
-            + bonds.sent(self.source(nodes))
+            + bonds.at_sources(self.source(nodes))
         )
         gates = mixed.sigmoid()
         total = bonds.sum(gates) + _EPS
         placed = nodes if places is None else torch.cat([nodes, places], dim=-1)
-        summed = bonds.sum(bonds.sent(self.value(placed)) * gates) / total
-        update = normalised(self.node_norm, self.own(placed) + summed, bonds.layout.nodes)
-        # Unused room keeps its zeros: nothing would hold it in bounds.
-        change = normalised(self.bond_norm, mixed, bonds.counted).relu() * bonds.counted.share
+        summed = bonds.sum(bonds.at_sources(self.value(placed)) * gates) / total
+        update = batch_normalised(self.node_norm, self.own(placed) + summed, bonds.layout.nodes)
+        # Unused room stays zero; otherwise it could grow without bound.
+        change = batch_normalised(self.bond_norm, mixed, bonds.counted).relu() * bonds.counted.share
         if places is not None and self.place_own is not None and self.place_value is not None:
-            moved = bonds.sum(bonds.sent(self.place_value(places)) * gates) / total
+            moved = bonds.sum(bonds.at_sources(self.place_value(places)) * gates) / total
             places = places + (self.place_own(places) + moved).tanh()
         return nodes + self.dropout(update.relu()), states + self.dropout(change), places
 
 
-class WalkPlaces(nn.Module):
-    """Where places come from and how they end.
+class WalkEncoding(nn.Module):
+    """Positional encodings of nodes from random walks, before the first and after the last layer.
 
     Shapes: nodes and places ``[N, channels]``.
     """
@@ -83,15 +83,15 @@ class WalkPlaces(nn.Module):
         self.mix = nn.Linear(channels + walk_steps, channels)
 
     def first(self, bonds: Bonds) -> Tensor:
-        """From the probabilities that a random walk returns."""
+        """Initial encodings, from the return probabilities of a random walk."""
         return self.lift(return_probabilities(bonds, self.walk_steps))
 
     def mixed(self, nodes: Tensor, places: Tensor, bonds: Bonds) -> Tensor:
-        """The nodes with their places, these centred and of unit norm in each graph."""
+        """Combine nodes and their encodings, which are centred and normalised in each graph."""
         by_graph = bonds.layout.by_graph
         lowered = at_least_float32(self.lower(places))
         centred = lowered - segment_gather(pool(lowered, by_graph, "mean"), by_graph)
-        # The root of zero has no slope: a graph of one node is all centre.
+        # In a graph of one node the norm is zero, where the root has no derivative.
         norm = (segment_sum(centred.square(), by_graph) + _EPS).sqrt()
         unit = centred / segment_gather(norm, by_graph).clamp_min(_EPS)
         return self.mix(torch.cat([nodes, unit], dim=-1))
@@ -103,14 +103,14 @@ class GatedGCN(GraphBaseline):
     From `"Residual Gated Graph ConvNets" <https://arxiv.org/abs/1711.07553>`_ as in `"Benchmarking
     Graph Neural Networks" <https://arxiv.org/abs/2003.00982>`_. With ``walk_steps`` it is
     GatedGCN-LSPE, of `"Graph Neural Networks with Learnable Structural and Positional
-    Representations" <https://arxiv.org/abs/2110.07875>`_ without its additional loss: places
-    start from the probabilities that a random walk returns, and in the end, centred and of unit
-    norm in each graph, are mixed into the nodes.
+    Representations" <https://arxiv.org/abs/2110.07875>`_ without its additional loss. Positional
+    encodings then start from the return probabilities of a random walk, and are combined with the
+    nodes after the last layer.
 
     Args:
-        walk_steps: lengths of random walks, and width of the places in the end; None for no places.
+        walk_steps: number of random walk steps; None for no positional encodings.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
     def build(self, *, walk_steps: int | None = None) -> None:
@@ -119,11 +119,11 @@ class GatedGCN(GraphBaseline):
         self.layers = nn.ModuleList(
             GatedGCNLayer(self.channels, self.dropout.p, places=places) for _ in range(self.depth)
         )
-        self.places = None if walk_steps is None else WalkPlaces(self.channels, walk_steps)
+        self.places = None if walk_steps is None else WalkEncoding(self.channels, walk_steps)
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         nodes: Tensor = self.atoms(batch)
-        states = bonds.of_kinds(self.bonds(batch.bond_table))
+        states = bonds.bond_vectors(self.bonds(batch.bond_table))
         places = None if self.places is None else self.places.first(bonds)
         for layer in self.layers:
             nodes, states, places = layer(nodes, states, places, bonds)

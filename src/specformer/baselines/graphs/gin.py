@@ -1,4 +1,4 @@
-r"""GIN, and what builds on it: GSN, which knows rings, and GIN-AK+, on surroundings of nodes."""
+r"""GIN, GSN (GIN with counts of rings) and GIN-AK+ (GIN on the neighbourhoods of nodes)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import BondList, Bonds, Rings, ShortestPaths
-from specformer.baselines.graphs.graph_baseline import GraphBaseline, normalised
+from specformer.baselines.graphs.graph_baseline import GraphBaseline, batch_normalised
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import at_least_float32, segment_gather, segment_sum
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -16,14 +16,14 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 def gine_sum(nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-    r"""What neighbours send, :math:`\sum_{j \sim i} \mathrm{ReLU}(h_j + e_{ij})`."""
-    return bonds.sum((bonds.sent(nodes) + bonds.of_kinds(kinds)).relu())
+    r"""Sum of the neighbours' messages, :math:`\sum_{j \sim i} \mathrm{ReLU}(h_j + e_{ij})`."""
+    return bonds.sum((bonds.at_sources(nodes) + bonds.bond_vectors(kinds)).relu())
 
 
 class GINUpdate(nn.Module):
-    """The network of GIN, of width 2d with a batch norm within, and its ε.
+    """The MLP of GIN, with a hidden layer of width 2d and batch norm, and its ε.
 
-    Shapes: rows ``[rows, channels]``, of which some count; output alike.
+    Shapes: input and output ``[rows, channels]``, with a mask of the rows that count.
     """
 
     def __init__(self, channels: int) -> None:
@@ -34,7 +34,7 @@ class GINUpdate(nn.Module):
         self.second = nn.Linear(2 * channels, channels)
 
     def forward(self, summed: Tensor, counted: CountedRows) -> Tensor:
-        hidden = normalised(self.norm, self.first(summed), counted).relu()
+        hidden = batch_normalised(self.norm, self.first(summed), counted).relu()
         return self.second(hidden)
 
 
@@ -51,7 +51,7 @@ class GINLayer(nn.Module):
 
 
 class GIN(GraphBaseline):
-    r"""Graph isomorphism network, its messages with features of bonds (GINE).
+    r"""Graph isomorphism network with edge features (GINE).
 
     From `"How Powerful are Graph Neural Networks?" <https://arxiv.org/abs/1810.00826>`_ and
     `"Strategies for Pre-training Graph Neural Networks" <https://arxiv.org/abs/1905.12265>`_.
@@ -66,14 +66,14 @@ class GIN(GraphBaseline):
         self.stack(lambda: GINLayer(self.channels), bonds="each")
 
 
-#: Numbers of rings of one length that are told apart: 0, 1, 2, 3, and 4 or more.
+#: Classes of the number of rings of one length: 0, 1, 2, 3, and 4 or more.
 _NUMBERS = 5
 
 
 def ring_numbers(rings: Rings) -> Tensor:
-    """In how many rings of each length a bond is, ``[E, (L - 2) * 5]``: a one for each length.
+    """One-hot numbers of rings of each length that a bond belongs to, ``[E, (L - 2) * 5]``.
 
-    The columns of a length stand for 0, 1, 2, 3, and 4 or more.
+    Each length has columns for 0, 1, 2, 3, and 4 or more rings.
     """
     counts = rings.counts()
     numbers = torch.arange(_NUMBERS, device=counts.device)
@@ -82,16 +82,16 @@ def ring_numbers(rings: Rings) -> Tensor:
 
 
 class GSNLayer(nn.Module):
-    r"""One layer, with a batch norm within its MLP of width 2d.
+    r"""One layer of GSN.
 
     .. math::
         h_i' = \mathrm{MLP}\Bigl((1 + \epsilon) h_i + \sum_{j \sim i} \mathrm{ReLU}\bigl(
         h_j + e_{ij} + \sum_k W^{(k)}_{c_k(i, j)}\bigr)\Bigr)
 
-    with :math:`c_k(i, j)` the rings of k atoms that the bond is in.
+    where :math:`c_k(i, j)` is the number of rings of k atoms that the bond belongs to.
 
-    Shapes: nodes ``[N, channels]``, of which some count, kinds ``[kinds, channels]``, numbers
-    ``[E, num_lengths * 5]`` from :func:`ring_numbers`, output as nodes.
+    Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, numbers ``[E, num_lengths * 5]``
+    from :func:`ring_numbers`, output as nodes.
     """
 
     def __init__(self, channels: int, num_lengths: int) -> None:
@@ -102,23 +102,23 @@ class GSNLayer(nn.Module):
     def forward(
         self, nodes: Tensor, kinds: Tensor, bonds: Bonds, listed: BondList, numbers: Tensor
     ) -> Tensor:
-        known = at_least_float32(listed.of_kinds(kinds) + self.rings(numbers))
-        messages = (listed.at_ends(nodes).flip(0) + known).relu()  # each end hears the other
+        known = at_least_float32(listed.bond_vectors(kinds) + self.rings(numbers))
+        messages = (listed.at_ends(nodes).flip(0) + known).relu()  # from the other end
         summed = (1.0 + self.update.epsilon) * nodes + listed.to_ends(messages)
         return self.update(summed, bonds.layout.nodes)
 
 
 class GSN(GraphBaseline):
-    """Graph substructure network with rings as substructures, counted for bonds (GSN-e).
+    """Graph substructure network: GIN with edge features and the number of rings per bond (GSN-e).
 
     From `"Improving Graph Neural Network Expressivity via Subgraph Isomorphism
-    Counting" <https://arxiv.org/abs/2006.09252>`_, on GIN with features of bonds. Its authors so
-    count induced cycles on MolHIV; on ZINC they count all cycles, for atoms (GSN-v).
+    Counting" <https://arxiv.org/abs/2006.09252>`_. The authors also count induced cycles per bond
+    on MolHIV, but all cycles per atom on ZINC (GSN-v).
 
     Args:
-        max_ring: atoms of the largest rings; batches must hold those up to there.
+        max_ring: atoms of the largest rings; batches must be packed with the same ``max_ring``.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
     max_ring: int
@@ -127,20 +127,20 @@ class GSN(GraphBaseline):
         self.max_ring = max_ring
         self.stack(lambda: GSNLayer(self.channels, max_ring - 2), bonds="each")
 
-    def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[BondList, Tensor]:
+    def layer_inputs(self, batch: PackedGraphs, bonds: Bonds) -> tuple[BondList, Tensor]:
         rings = Rings.of(batch, self.max_ring, bonds.layout.dtype)
         return rings.bonds, ring_numbers(rings)
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """Which nodes j lie within some bonds of a node i, its surroundings.
+class Neighbourhoods:
+    """The neighbourhood of every node i: the nodes j within a number of bonds.
 
     Args:
-        square: ``[B, 1, max_nodes, max_nodes]`` one where j is within i's, else zero.
-        distance: ``[P, hops + 1]`` the same of pairs, one at their distance.
-        counted: which pairs those are.
-        size: ``[N, 1]`` nodes of each node's surroundings, at least one.
+        square: ``[B, 1, max_nodes, max_nodes]`` one if j is in the neighbourhood of i, else zero.
+        distance: ``[P, hops + 1]`` the distance of each pair, one-hot; zeros if it is larger.
+        counted: mask of the pairs (i, j) with j in the neighbourhood of i.
+        size: ``[N, 1]`` number of nodes of each neighbourhood, at least one.
     """
 
     square: Tensor
@@ -149,12 +149,12 @@ class Surroundings:
     size: Tensor
 
     @classmethod
-    def of(cls, bonds: Bonds, hops: int) -> Surroundings:
-        """All nodes within ``hops`` bonds, and the node itself."""
+    def of(cls, bonds: Bonds, hops: int) -> Neighbourhoods:
+        """The neighbourhoods of all nodes within ``hops`` bonds, including the node itself."""
         near = ShortestPaths.of(bonds.adjacency(), hops).distance
         dtype = bonds.layout.dtype
         steps = torch.arange(hops + 1, device=near.device)
-        distance = bonds.pairs((near.unsqueeze(1) == steps[:, None, None]).to(dtype))
+        distance = bonds.from_dense_adj((near.unsqueeze(1) == steps[:, None, None]).to(dtype))
         joined = distance.sum(dim=-1)
         return cls(
             square=(near <= hops).to(dtype).unsqueeze(1),
@@ -165,7 +165,7 @@ class Surroundings:
 
 
 class GINAKLayer(nn.Module):
-    r"""One layer of GIN on all surroundings, then three readings of them.
+    r"""One layer of GIN on all neighbourhoods, then three ways to read a node's state from them.
 
     .. math::
         z_{j|i} &= \mathrm{MLP}\bigl((1 + \epsilon) h_j + \sum_{k \sim j,\, k \in N(i)}
@@ -174,8 +174,9 @@ class GINAKLayer(nn.Module):
         z_{j|i} \,\Vert\, \mathrm{mean}_{j:\, i \in N(j)}\, \sigma(b_{d(i,j)}) \odot z_{i|j}\bigr]
         + c
 
-    the node in its own surroundings, the surroundings as a whole, and the node in those of others;
-    gates depend on the distance. The sum over k is a product of matrices over all pairs (i, j).
+    The three parts are the node in its own neighbourhood, the mean of its neighbourhood, and the
+    mean of the node in other neighbourhoods. The gates depend on the distance. The sum over k is a
+    matrix product over all pairs (i, j).
     """
 
     def __init__(self, channels: int, hops: int) -> None:
@@ -185,7 +186,7 @@ class GINAKLayer(nn.Module):
         self.among = nn.Linear(hops + 1, channels, bias=False)
         self.fuse = nn.Linear(3 * channels, channels)
 
-    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, around: Surroundings) -> Tensor:
+    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, around: Neighbourhoods) -> Tensor:
         states = self.states(nodes, kinds, around, bonds)
         layout = bonds.layout
         readings = (
@@ -197,29 +198,29 @@ class GINAKLayer(nn.Module):
         )
         return self.fuse(torch.cat(readings, dim=-1))
 
-    def states(self, nodes: Tensor, kinds: Tensor, around: Surroundings, bonds: Bonds) -> Tensor:
-        """Node j in the surroundings of i, pair by pair ``[P, channels]``; zeros for all others."""
-        sent = bonds.square((bonds.sent(nodes) + bonds.of_kinds(kinds)).relu())
-        summed = bonds.pairs(around.square @ at_least_float32(sent).mT)
+    def states(self, nodes: Tensor, kinds: Tensor, around: Neighbourhoods, bonds: Bonds) -> Tensor:
+        """State of node j in the neighbourhood of i for every pair ``[P, channels]``, else zero."""
+        sent = bonds.to_dense_adj((bonds.at_sources(nodes) + bonds.bond_vectors(kinds)).relu())
+        summed = bonds.from_dense_adj(around.square @ at_least_float32(sent).mT)
         own = (1.0 + self.update.epsilon) * segment_gather(nodes, bonds.layout.by_source)
         return at_least_float32(self.update(own + summed, around.counted)) * around.counted.share
 
 
 class GINAK(GraphBaseline):
-    """GIN as kernel over surroundings, with contexts and distances (GIN-AK+).
+    """GIN on the neighbourhoods of all nodes, with contexts and distances (GIN-AK+).
 
     From `"From Stars to Subgraphs: Uplifting Any GNN with Local Structure
-    Awareness" <https://arxiv.org/abs/2110.03753>`_, all surroundings in every step.
+    Awareness" <https://arxiv.org/abs/2110.03753>`_, without sampling of neighbourhoods.
 
     Args:
-        hops: bonds to the rim of the surroundings.
+        hops: radius of the neighbourhoods, in bonds.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
     def build(self, *, hops: int = 3) -> None:
         self.hops = hops
         self.stack(lambda: GINAKLayer(self.channels, hops), bonds="each")
 
-    def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Surroundings]:  # noqa: ARG002
-        return (Surroundings.of(bonds, self.hops),)
+    def layer_inputs(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Neighbourhoods]:  # noqa: ARG002
+        return (Neighbourhoods.of(bonds, self.hops),)

@@ -1,4 +1,4 @@
-r"""GPS: local messages beside global attention, with random-walk encodings."""
+r"""GPS: local messages and global attention, with random-walk encodings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from specformer.baselines.graphs.gin import gine_sum
 from specformer.baselines.graphs.graph_baseline import (
     GraphBaseline,
     PairAttention,
-    normalised,
-    two_maps,
+    batch_normalised,
+    two_layer_mlp,
 )
 from specformer.nn.conv.graph_conv import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -19,7 +19,7 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 class GPSLayer(nn.Module):
-    r"""Messages of neighbours and attention among all nodes, added, then an MLP of width 2d.
+    r"""Messages from neighbours plus attention among all nodes, then an MLP of width 2d.
 
     .. math::
         h^M &= \mathrm{BN}\bigl(h + \mathrm{MLP}_M(h_i + \textstyle\sum_{j \sim i}
@@ -32,7 +32,7 @@ class GPSLayer(nn.Module):
         self, channels: int, num_heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.local = two_maps(channels, channels)
+        self.local = two_layer_mlp(channels, channels)
         self.attention = PairAttention(channels, num_heads, attention_dropout)
         self.mlp = nn.Sequential(
             nn.Linear(channels, 2 * channels),
@@ -48,30 +48,32 @@ class GPSLayer(nn.Module):
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
         rows = bonds.layout.nodes
         local = self.dropout(self.local(nodes + gine_sum(nodes, kinds, bonds)))
-        attended = bonds.rows(self.attention(bonds.dense(nodes), bonds.token_bias))
-        mixed = normalised(self.local_norm, nodes + local, rows) + normalised(
+        attended = bonds.layout.from_dense(
+            self.attention(bonds.layout.to_dense(nodes), bonds.attention_bias)
+        )
+        mixed = batch_normalised(self.local_norm, nodes + local, rows) + batch_normalised(
             self.attention_norm, nodes + self.dropout(attended), rows
         )
-        return normalised(self.norm, mixed + self.dropout(self.mlp(mixed)), rows)
+        return batch_normalised(self.norm, mixed + self.dropout(self.mlp(mixed)), rows)
 
 
 class GPS(GraphBaseline):
-    """General, powerful, scalable graph transformer: GINE beside attention.
+    """General, powerful, scalable graph transformer with GINE and attention.
 
     From `"Recipe for a General, Powerful, Scalable Graph
     Transformer" <https://arxiv.org/abs/2205.12454>`_. Part of each node's vector is an encoding of
     its :func:`~specformer.baselines.graphs.bonds.return_probabilities`.
 
     Args:
-        num_heads: of attention.
-        attention_dropout: on the attention's shares.
-        walk_steps: lengths of random walks.
-        walk_channels: how many of the channels encode them.
+        num_heads: number of attention heads.
+        attention_dropout: dropout rate on the attention weights.
+        walk_steps: number of random walk steps.
+        walk_channels: number of channels for the random-walk encoding.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
-    beside = "walk_channels"
+    encoding_setting = "walk_channels"
 
     def build(
         self,
@@ -94,7 +96,7 @@ class GPS(GraphBaseline):
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         walks = return_probabilities(bonds, self.walk_steps)
-        encoded = self.walks(normalised(self.walk_norm, walks, bonds.layout.nodes))
+        encoded = self.walks(batch_normalised(self.walk_norm, walks, bonds.layout.nodes))
         nodes = torch.cat([self.atoms(batch), encoded], dim=-1)
         kinds = self.bonds(batch.bond_table)
         for layer in self.layers:

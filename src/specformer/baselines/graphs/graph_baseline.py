@@ -1,4 +1,4 @@
-r"""What the graph-level baselines share: embeddings, the sequence of layers, pooling, the end."""
+r"""Base class of graph-level baselines: embeddings, the sequence of layers, pooling, read-out."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
 
 
 class GraphBaseline(Baseline):
-    r"""Embedded atoms, layers, a vector for each graph, an MLP, one output row per graph.
+    r"""A model with one output row per graph: node embedding, layers, pooling and an MLP.
 
-    A model is its layer: it says in ``build`` what its layers are, mostly by :meth:`stack`. Layers
-    take nodes ``[N, channels]`` and kinds of bonds ``[kinds, channels]``, and give new nodes. Then
+    A subclass builds its layers in ``build``, usually by :meth:`stack`. A layer takes nodes
+    ``[N, channels]`` and kinds of bonds ``[kinds, channels]`` and returns new nodes:
 
     .. math::
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\bigl(\mathrm{BN}(\mathrm{layer}(h^{(l)}, e))\bigr)
@@ -33,25 +33,27 @@ class GraphBaseline(Baseline):
     Neural Networks" <https://arxiv.org/abs/2003.00982>`_.
 
     Args:
-        node_cardinalities: how many values each column of the atoms may take.
-        edge_cardinalities: the same of the bonds.
-        hidden_channels, out_channels, num_layers: widths and depth.
-        pooling: how the nodes of a graph become one vector.
-        dropout: on what each layer adds.
-        in_channels: how many numbers an atom has beside its columns.
+        node_cardinalities: number of values of each categorical node feature.
+        edge_cardinalities: number of values of each categorical edge feature.
+        hidden_channels: width of the layers.
+        out_channels: number of targets, classes or tasks.
+        num_layers: number of layers.
+        pooling: ``"mean"``, ``"sum"`` or ``"max"`` over the nodes of a graph.
+        dropout: dropout rate on the update of each layer.
+        in_channels: number of numeric node features, in addition to the categorical ones.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
     """
 
-    #: Batches must hold rings of up to so many atoms; None if the model needs no rings.
+    #: Batches must be packed with rings of up to this many atoms; None if rings are not used.
     max_ring: int | None = None
-    least: ClassVar = {"in_channels": 0, "walk_channels": 0, "spectrum_channels": 0, "max_ring": 3}
-    #: The setting that says how many of a node's channels do not come from its atom.
-    beside: ClassVar[str | None] = None
-    #: :meth:`outputs` as training calls it, once :meth:`compile_training` was called.
+    lowest: ClassVar = {"in_channels": 0, "walk_channels": 0, "spectrum_channels": 0, "max_ring": 3}
+    #: The argument that says how many of a node's channels hold a positional encoding.
+    encoding_setting: ClassVar[str | None] = None
+    #: The compiled :meth:`outputs`, after :meth:`compile_training`.
     _compiled: Callable[[PackedGraphs], Tensor] | None = None
 
-    def frame(
+    def build_shared(
         self,
         node_cardinalities: Sequence[int],
         edge_cardinalities: Sequence[int],
@@ -79,7 +81,7 @@ class GraphBaseline(Baseline):
     def stack(
         self, layer: Callable[[], nn.Module], bonds: Literal["one", "each"] | None = "one"
     ) -> None:
-        """Make as many layers as asked for, with one embedding of bonds, one each, or none."""
+        """Build all layers, with one bond embedding for all, one for each layer, or none."""
         embeddings = {"one": 1, "each": self.depth}.get(bonds or "", 0)
         self.bond_tables = nn.ModuleList(self.bond_embedding() for _ in range(embeddings))
         self.layers = nn.ModuleList(layer() for _ in range(self.depth))
@@ -89,29 +91,29 @@ class GraphBaseline(Baseline):
         return BondEmbedding(self.edge_cardinalities, channels or self.channels)
 
     def pair_embedding(self) -> FeatureEmbedding:
-        """Vectors for kinds of bonds, and one more for "no bond"."""
+        """An embedding of kinds of bonds, including "no bond"."""
         return FeatureEmbedding([count + 1 for count in self.edge_cardinalities], self.channels)
 
     def forward(self, batch: PackedGraphs) -> Tensor:
         batch = as_packed(batch, self.config)
         if batch.bond_x is not None or batch.num_eigenpairs is not None:
             raise ConfigError(
-                f"{type(self).__name__} takes categories of edges and complete spectra: leave out "
-                "measured edge_attr, and use AddSpectrum without k."
+                f"{type(self).__name__} needs categorical edge features and complete spectra: "
+                "leave out numeric edge_attr, and use AddSpectrum without k."
             )
         return self._compiled(batch) if self.training and self._compiled else self.outputs(batch)
 
     def outputs(self, batch: PackedGraphs) -> Tensor:
-        """One row per graph of a batch that was checked, ``[B, out_channels]``."""
+        """One row per graph of a valid batch, ``[B, out_channels]``."""
         vectors = self.pooled(batch, Bonds.of(batch, self.readout.weight.dtype))
-        with torch.autocast(vectors.device.type, enabled=False):  # predictions keep their digits
+        with torch.autocast(vectors.device.type, enabled=False):  # predictions in full precision
             return self.readout(self.head(vectors))
 
     def compile_training(self) -> None:
-        """Compile what training calls, once for all sizes of batches; evaluation stays as it is.
+        """Compile the forward pass of training, once for all batch sizes; evaluation is unchanged.
 
-        A layer is many small steps, each a kernel on a GPU: compiled, a step of training has about
-        a quarter as many. Compiling takes a minute or two.
+        A compiled training step launches about a quarter as many kernels. Compiling takes a minute
+        or two.
         """
         self._compiled = torch.compile(self.outputs, dynamic=True)
 
@@ -122,7 +124,7 @@ class GraphBaseline(Baseline):
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         """The nodes after all layers, ``[N, hidden_channels]``."""
         nodes: Tensor = self.atoms(batch)
-        known = self.known(batch, bonds)
+        known = self.layer_inputs(batch, bonds)
         kinds = [embedding(batch.bond_table) for embedding in self.bond_tables]
         kinds = kinds * self.depth if len(kinds) == 1 else kinds or [None] * self.depth
         for of_bonds, layer, norm in zip(kinds, self.layers, self.norms, strict=True):
@@ -130,26 +132,26 @@ class GraphBaseline(Baseline):
             nodes = nodes + self.dropout(norm(out, bonds.layout.nodes).relu())
         return nodes
 
-    def known(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Any, ...]:  # noqa: ARG002
-        """What layers take beside nodes, kinds of bonds and bonds."""
+    def layer_inputs(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Any, ...]:  # noqa: ARG002
+        """Further inputs of every layer, after nodes, kinds of bonds and bonds."""
         return ()
 
     def _atom_channels(self) -> int:
-        if self.beside is None:
+        if self.encoding_setting is None:
             return self.channels
-        others = self.config[self.beside]
+        others = self.config[self.encoding_setting]
         if not 0 < others < self.channels:
             raise ConfigError(
-                f"{self.beside}={others} must lie between 0 and hidden_channels={self.channels}."
+                f"{self.encoding_setting}={others} must lie between 0 and "
+                f"hidden_channels={self.channels}."
             )
         return self.channels - int(others)
 
 
 class BondEmbedding(FeatureEmbedding):
-    """Vectors for kinds of bonds; the row of "no bond" is not used.
+    """An embedding of kinds of bonds; the vector of "no bond" is arbitrary.
 
-    Shapes: the table of kinds ``[kinds, columns]`` as batches have it, output
-    ``[kinds, channels]``.
+    Shapes: a batch's table of kinds ``[kinds, columns]``, output ``[kinds, channels]``.
     """
 
     def forward(self, features: Tensor) -> Tensor:
@@ -159,10 +161,10 @@ class BondEmbedding(FeatureEmbedding):
 class PairAttention(nn.Module):
     r"""Multi-head attention, :math:`\mathrm{softmax}_j(q_i^\top k_j / \sqrt{d_h} + b_{ij})\, v_j`.
 
-    ``dropout`` is on the attention's shares.
+    ``dropout`` acts on the attention weights.
 
-    Shapes: tokens ``[B, n, channels]``; bias ``[B, heads, n, n]`` or what broadcasts to it, minus
-    infinity for padding; output as tokens.
+    Shapes: tokens ``[B, n, channels]``; bias ``[B, heads, n, n]`` or a shape that broadcasts to it,
+    minus infinity for padding; output as tokens.
     """
 
     def __init__(self, channels: int, num_heads: int, dropout: float = 0.0) -> None:
@@ -187,11 +189,13 @@ class PairAttention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(-2))
 
 
-def two_maps(channels: int, hidden: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
-    """A feed-forward network with one hidden layer."""
+def two_layer_mlp(
+    channels: int, hidden: int, activation: type[nn.Module] = nn.ReLU
+) -> nn.Sequential:
+    """An MLP with one hidden layer."""
     return nn.Sequential(nn.Linear(channels, hidden), activation(), nn.Linear(hidden, channels))
 
 
-def normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
-    """Rows normalised over those that count, in float32 or better."""
+def batch_normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
+    """Batch normalisation over the rows that count, at least in float32."""
     return norm(at_least_float32(rows), counted)

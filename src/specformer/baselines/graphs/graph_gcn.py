@@ -10,7 +10,7 @@ from specformer.baselines.graphs.graph_baseline import GraphBaseline
 
 
 class GraphGCNConv(nn.Module):
-    r"""One layer of many graphs, :math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} X W + b`."""
+    r"""One layer of GCN, :math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} X W + b`."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -21,11 +21,11 @@ class GraphGCNConv(nn.Module):
     def forward(self, nodes: Tensor, kinds: None, bonds: Bonds) -> Tensor:  # noqa: ARG002
         scale = (bonds.degree + 1.0).rsqrt()
         scaled: Tensor = self.lin(nodes) * scale
-        return (bonds.sum(bonds.sent(scaled)) + scaled) * scale + self.bias
+        return (bonds.sum(bonds.at_sources(scaled)) + scaled) * scale + self.bias
 
 
 class GraphGCN(GraphBaseline):
-    r"""Graph convolutional network with residuals, blind to the kinds of bonds.
+    r"""Graph convolutional network with residuals. It ignores edge features.
 
     From `"Benchmarking Graph Neural Networks" <https://arxiv.org/abs/2003.00982>`_.
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds, ShortestPaths
-from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention, two_maps
+from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention, two_layer_mlp
 from specformer.kernels.segments import at_least_float32
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -16,7 +16,7 @@ _INIT_STD = 0.02
 
 
 class GraphormerLayer(nn.Module):
-    r"""Attention and a feed-forward network of width d, each on normalised input and added.
+    r"""Attention and an MLP of width d, each with layer norm first and a residual.
 
     Shapes: tokens ``[B, n, channels]``, bias ``[B, heads, n, n]``, output as tokens.
     """
@@ -28,7 +28,7 @@ class GraphormerLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(channels)
         self.attention = PairAttention(channels, num_heads, attention_dropout)
         self.norm = nn.LayerNorm(channels)
-        self.mlp = two_maps(channels, channels, nn.GELU)
+        self.mlp = two_layer_mlp(channels, channels, nn.GELU)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
@@ -37,30 +37,31 @@ class GraphormerLayer(nn.Module):
 
 
 class GraphGraphormer(GraphBaseline):
-    r"""Transformer over the nodes of a graph and one token for the graph itself.
+    r"""Transformer over the nodes of a graph and one token for the whole graph.
 
     From `"Do Transformers Really Perform Bad for Graph
-    Representation?" <https://arxiv.org/abs/2106.05234>`_. A node's degree has a vector of its own,
-    and a pair's score a number for its distance and the mean of numbers for the bonds on the way,
+    Representation?" <https://arxiv.org/abs/2106.05234>`_. A vector for its degree is added to each
+    node. Biases for the distance and for the bonds on a shortest path are added to each score:
 
     .. math::
         A_{ij} = \frac{q_i^\top k_j}{\sqrt{d_h}} + b_{\phi(i, j)} +
         \frac{1}{|p|} \sum_{k \le |p|} e_{p_k}^\top w_k, \qquad p \in SP_{ij}
 
-    Where there are several shortest paths, the mean over all of them is taken, so that the output
-    does not depend on how nodes are numbered. The graph's token is what is predicted from.
+    If there are several shortest paths, their mean is taken, so that the output does not depend on
+    the order of nodes. The prediction is made from the graph's token.
 
     Args:
+        num_heads: number of attention heads.
         max_degree: larger degrees share one vector.
         max_distance: pairs farther apart count as not connected.
-        max_hops: bonds of a path that count.
-        dropout: on the tokens and every update.
-        attention_dropout: on the attention's shares.
+        max_hops: number of bonds of a path that are used.
+        dropout: dropout rate on the tokens and on every update.
+        attention_dropout: dropout rate on the attention weights.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
-    without = ("pooling",)
+    excluded = ("pooling",)
 
     def build(
         self,
@@ -96,7 +97,7 @@ class GraphGraphormer(GraphBaseline):
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         degree = bonds.degree.squeeze(-1).long().clamp_max(self.degrees.num_embeddings - 1)
-        nodes = bonds.dense(self.atoms(batch) + self.degrees(degree))
+        nodes = bonds.layout.to_dense(self.atoms(batch) + self.degrees(degree))
         token = self.graph_token.expand(len(nodes), 1, -1)
         tokens = self.dropout(torch.cat([token, nodes], dim=1))
         bias = self.bias(self.bonds(batch.bond_table), bonds)
@@ -105,19 +106,19 @@ class GraphGraphormer(GraphBaseline):
         return tokens[:, 0].to(self.readout.weight.dtype)
 
     def bias(self, kinds: Tensor, bonds: Bonds) -> Tensor:
-        """What is added to the scores, ``[B, heads, n + 1, n + 1]``; the graph's token is first."""
+        """The bias of attention ``[B, heads, n + 1, n + 1]``; the graph's token comes first."""
         paths = ShortestPaths.of(bonds.adjacency(), self.max_distance)
         buckets = torch.arange(self.max_distance + 2, device=kinds.device)
         chosen = (paths.distance.unsqueeze(-1) == buckets).to(self.distance_bias.dtype)
         between = (chosen @ self.distance_bias).movedim(-1, 1)
         of_hops = torch.einsum("ka,hab->khb", kinds, self.hop_weights).flatten(1)
-        squares = bonds.square(bonds.of_kinds(at_least_float32(of_hops)))
+        squares = bonds.to_dense_adj(bonds.bond_vectors(at_least_float32(of_hops)))
         between = between + paths.mean_along(squares.unflatten(1, (-1, self.num_heads)))
-        # The token's number along its row and its column, by the square's own corner.
+        # The graph token's bias fills the first row and the first column.
         framed = nn.functional.pad(between, (1, 0, 1, 0))
         frame = nn.functional.pad(torch.zeros_like(between[:1, :1]), (1, 0, 1, 0), value=1.0)
         return (
             framed
             + frame * self.graph_bias[:, None, None]
-            + nn.functional.pad(bonds.token_bias, (1, 0))
+            + nn.functional.pad(bonds.attention_bias, (1, 0))
         )

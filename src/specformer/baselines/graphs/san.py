@@ -1,4 +1,4 @@
-r"""SAN: attention over bonds and over all other pairs, with a learned encoding of the spectrum."""
+r"""SAN: attention over bonds and over all other pairs, with a learned spectral encoding."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import (
     GraphBaseline,
     PairAttention,
-    normalised,
-    two_maps,
+    batch_normalised,
+    two_layer_mlp,
 )
 from specformer.errors import ConfigError
 from specformer.kernels.segments import (
@@ -33,13 +33,13 @@ _SPECTRUM_HEADS = 4
 
 
 class SpectrumEncoding(nn.Module):
-    r"""What a Transformer over a node's lowest pairs :math:`(\lambda_k, U_{ik})` makes of them.
+    r"""Positional encoding: a Transformer over a node's first pairs :math:`(\lambda_k, U_{ik})`.
 
     .. math::
         p_i = \sum_{k < m} \mathrm{Transformer}\bigl(W [\lambda_k, U_{ik}] + b\bigr)_k
 
-    m is ``frequencies``, or all that a graph has. Signs of eigenvectors are arbitrary: in training
-    each is flipped at random.
+    m is ``frequencies``, or less in smaller graphs. In training the sign of each eigenvector is
+    flipped at random, because it is arbitrary.
 
     Shapes: output ``[N, channels]``.
     """
@@ -53,7 +53,7 @@ class SpectrumEncoding(nn.Module):
     def forward(self, batch: PackedGraphs) -> Tensor:
         pairs, known = self.tokens(batch)
         tokens = self.lift(pairs)
-        # A row without any, as padding is, attends to all: over nothing there is no attention.
+        # Padding rows have no pairs; they attend to all, because attention over nothing is NaN.
         bias = (known | ~known.any(dim=-1, keepdim=True)).to(tokens.dtype).log()[:, None, None]
         for layer in self.layers:
             tokens = layer(tokens, bias)
@@ -65,7 +65,7 @@ class SpectrumEncoding(nn.Module):
         dtype = self.lift.weight.dtype
         vectors = batch.eigenvectors.to(dtype)
         if self.training:
-            # One coin an eigenvector: the rows of a graph are as many as those.
+            # One random sign per eigenvector; a graph has as many as it has nodes.
             coins = torch.randint(0, 2, (rows,), device=vectors.device).to(dtype) * 2.0 - 1.0
             vectors = vectors * coins.index_select(0, batch.source)
         values = batch.eigenvalues.to(dtype).index_select(0, batch.source)
@@ -79,13 +79,13 @@ class SpectrumEncoding(nn.Module):
 
 
 class _EncodingLayer(nn.Module):
-    """Attention and a feed-forward network of width 2d, each added and then normalised."""
+    """Attention and an MLP of width 2d, each with a residual and then layer norm."""
 
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
         self.attention = PairAttention(channels, num_heads)
         self.first_norm = nn.LayerNorm(channels)
-        self.mlp = two_maps(channels, 2 * channels)
+        self.mlp = two_layer_mlp(channels, 2 * channels)
         self.second_norm = nn.LayerNorm(channels)
 
     def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
@@ -94,15 +94,15 @@ class _EncodingLayer(nn.Module):
 
 
 class SANLayer(nn.Module):
-    r"""Attention with weights of their own for bonds and for all other pairs.
+    r"""Attention with separate weights for bonds and for all other pairs.
 
     .. math::
         s_{ij} = \frac{1}{\sqrt{d_h}} \sum_c (Q h_i \odot K h_j \odot E e_{ij})_c, \qquad
         h_i' = \sum_{j \sim i} \frac{\mathrm{softmax}_{j \sim i}(s_{ij})}{1 + \gamma} V h_j +
         \sum_{j \not\sim i} \frac{\gamma\,\mathrm{softmax}_{j \not\sim i}(s_{ij})}{1 + \gamma} V h_j
 
-    with other Q, K and E in the second sum; then a linear map, and a feed-forward network of width
-    2d, each added and batch-normalised.
+    The second sum has its own Q, K and E. A linear map and an MLP of width 2d follow, each with a
+    residual and batch normalisation.
 
     Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, "no bond" first; output as nodes.
     """
@@ -115,7 +115,7 @@ class SANLayer(nn.Module):
         self.fake = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
         self.value = nn.Linear(channels, channels, bias=False)
         self.out = nn.Linear(channels, channels)
-        self.mlp = two_maps(channels, 2 * channels)
+        self.mlp = two_layer_mlp(channels, 2 * channels)
         self.first_norm, self.second_norm = BatchNorm(channels), BatchNorm(channels)
         self.dropout = nn.Dropout(dropout)
 
@@ -128,11 +128,11 @@ class SANLayer(nn.Module):
         value = at_least_float32(self.value(nodes))
         summed = filtered_sum(value, at_least_float32(gates), layout.by_source, layout.by_target)
         update = self.dropout(self.out(summed))
-        nodes = normalised(self.first_norm, nodes + update, rows)
-        return normalised(self.second_norm, nodes + self.dropout(self.mlp(nodes)), rows)
+        nodes = batch_normalised(self.first_norm, nodes + update, rows)
+        return batch_normalised(self.second_norm, nodes + self.dropout(self.mlp(nodes)), rows)
 
     def shares(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-        """How much of each source's value a target takes, ``[P, heads]``."""
+        """The attention weights ``[P, heads]``."""
         scores = self._scores(nodes, kinds, bonds)
         layout, real = bonds.layout, _joined(bonds.layout)
         fake = layout.pairs.share - real - layout.identity.unsqueeze(-1) * layout.pairs.share
@@ -142,7 +142,7 @@ class SANLayer(nn.Module):
         return (found[..., 0] + self.gamma * found[..., 1]) / (1.0 + self.gamma)
 
     def _scores(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-        """By source and kind for the keys, so that no product is done for every pair."""
+        """Attention scores; keys are computed by source and kind of bond, not for every pair."""
         layout = bonds.layout
         query, key, bond = self.real
         other_query, other_key, other_bond = self.fake
@@ -177,19 +177,20 @@ class SAN(GraphBaseline):
 
     From `"Rethinking Graph Transformers with Spectral
     Attention" <https://arxiv.org/abs/2106.03893>`_. Part of each node's vector is its
-    :class:`SpectrumEncoding`, which depends on the signs of eigenvectors and on the basis of an
-    eigenspace; batches must hold spectra of the Laplacian.
+    :class:`SpectrumEncoding`, which depends on the signs and bases of eigenvectors. Batches must
+    have spectra of the Laplacian.
 
     Args:
-        num_heads: of attention among the nodes.
-        gamma: how much pairs without a bond count against bonds.
-        frequencies, spectrum_channels, spectrum_layers: m, width (a multiple of 4) and depth of
-            the encoding.
+        num_heads: number of attention heads.
+        gamma: weight of pairs without a bond, relative to bonds.
+        frequencies: number m of eigenpairs in the encoding.
+        spectrum_channels: number of channels for the encoding, a multiple of 4.
+        spectrum_layers: depth of the encoding's Transformer.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
-    beside = "spectrum_channels"
+    encoding_setting = "spectrum_channels"
 
     def build(
         self,

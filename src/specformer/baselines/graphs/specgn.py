@@ -1,4 +1,4 @@
-r"""Spec-GN: a filter for every channel, over the powers of a matrix of smoothed spectrum."""
+r"""Spec-GN: one filter per channel, from powers of a matrix with a smoothed spectrum."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from specformer.nn.conv.graph_conv import (
 )
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
-#: Eigenvalues below this are zeros but for rounding, of which a root would make a lot.
+#: Eigenvalues below this are rounding errors of zero, which a small exponent would enlarge.
 _ZERO = 1e-6
 
 
 def smoothed_powers(eigenvalues: Tensor, order: int, exponent: float) -> Tensor:
-    r"""Powers of eigenvalues that are drawn apart around zero, where they crowd.
+    r"""Powers of smoothed eigenvalues; smoothing spreads those near zero, where many are.
 
     .. math::
         s^k, \qquad s = \mathrm{sgn}(\lambda) |\lambda|^\rho, \qquad k = 1, \dots, K
@@ -37,17 +37,17 @@ def smoothed_powers(eigenvalues: Tensor, order: int, exponent: float) -> Tensor:
 
 
 class ChannelFilters(nn.Module):
-    r"""A filter for every channel: a network over each entry of the powers of S.
+    r"""One filter per channel: a network on the entries of the powers of S.
 
     .. math::
         \hat S_{ij} = \mathrm{GELU}\bigl(W_2\, \mathrm{GELU}(W_1 [I \,\Vert\, S \,\Vert\, S^2
         \,\Vert \dots \Vert\, S^K]_{ij} + b_1) + b_2\bigr), \qquad
         S = U\, \mathrm{sgn}(\Lambda) |\Lambda|^\rho\, U^\top
 
-    with :math:`U \Lambda U^\top` the matrix whose spectra the batch holds. Nothing depends on the
-    signs or the bases of its eigenvectors.
+    where :math:`U \Lambda U^\top` is the matrix whose spectrum the batch has. The result does not
+    depend on the signs or bases of eigenvectors.
 
-    Shapes: output ``[P, channels]``, before their softmax where kernels take that.
+    Shapes: output ``[P, channels]``; logits if a kernel takes their softmax.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ChannelFilters(nn.Module):
 
 
 class SpecGN(GraphBaseline):
-    r"""Spectral network without correlation: every channel has a filter of its own.
+    r"""Spectral graph network with one filter per channel.
 
     From `"A New Perspective on the Effects of Spectrum in Graph Neural
     Networks" <https://arxiv.org/abs/2112.07160>`_, in the form that its authors run on molecules.
@@ -85,22 +85,22 @@ class SpecGN(GraphBaseline):
         \hat h_i = h_i + \sum_j \hat S_{ij} \odot \mathrm{GELU}(W(h_j + e_{ij}) + b), \qquad
         h_i' = \hat h_i + \mathrm{FFN}(\hat h_i)
 
-    with j over all nodes of the graph, "no bond" as a kind of bond, and one
-    :class:`ChannelFilters` for all layers: Specformer's layer
-    (:class:`~specformer.nn.conv.graph_conv.GraphConv`) over powers of a matrix in place of learned
-    functions of its eigenvalues. The authors take A + I as it is; here it is the matrix whose
-    spectra batches hold, in the recipes :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}`. On ZINC
-    their FFN has GELU for ReLU. Their other way to smooth a spectrum, :math:`\tilde D^\epsilon
+    The sum is over all nodes j of the graph, with "no bond" as a kind of bond. All layers share one
+    :class:`ChannelFilters`. The layer is Specformer's
+    (:class:`~specformer.nn.conv.graph_conv.GraphConv`), with powers of a matrix instead of learned
+    functions of its eigenvalues. The authors use the matrix A + I. Here it is the matrix whose
+    spectrum the batches have, :math:`\tilde D^{-1/2}(A + I)\tilde D^{-1/2}` in the recipes. On ZINC
+    the authors' FFN has GELU instead of ReLU. Their other smoothing, :math:`\tilde D^\epsilon
     (A + I)\tilde D^\epsilon` with :math:`-\tfrac{1}{2} < \epsilon \le 0`, is left out.
 
     Args:
-        order: K.
-        exponent: :math:`\rho`, 1 for the matrix as it is.
+        order: highest power K.
+        exponent: :math:`\rho`; 1 for no smoothing.
         bases_norm, normalise_bases: ``norm`` and ``normalise`` of
             :class:`~specformer.nn.conv.graph_conv.GraphBases`; the authors use both on MolPCBA.
-        dropout: on the sum of messages and on the output of FFN.
+        dropout: dropout rate on the sum of messages and on the output of the FFN.
 
-    All others, and shapes: see :class:`~specformer.baselines.graphs.GraphBaseline`.
+    For other arguments and shapes see :class:`~specformer.baselines.graphs.GraphBaseline`.
     """
 
     def build(

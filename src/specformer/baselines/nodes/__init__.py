@@ -1,1 +1,1 @@
-r"""The models for single graphs, one per file: each called as ``model(x, propagation)``."""
+r"""Baselines for single graphs, one per file, each called as ``model(x, propagation)``."""

@@ -1,4 +1,4 @@
-r"""ChebNet: a full matrix of Chebyshev filters in every layer."""
+r"""ChebNet: Chebyshev polynomial filters in every layer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from specformer.nn.layers.linear import Linear
 class ChebConv(nn.Module):
     r"""One layer of ChebNet, :math:`\sum_{k=0}^K T_k(L - I) X W_k + b`.
 
-    The polynomial is taken on the narrower side: of :math:`X` (each :math:`T_k X`, then the
-    :math:`W_k`) or of the outputs (each :math:`X W_k`, then Clenshaw's rule).
+    Sparse products are done on the narrower side: on :math:`X` (each :math:`T_k X`, then the
+    :math:`W_k`) or on the outputs (each :math:`X W_k`, then Clenshaw's algorithm).
     """
 
     def __init__(self, in_channels: int, out_channels: int, order: int) -> None:
@@ -60,7 +60,7 @@ class ChebNet(ConvStack):
     :math:`\lambda_{\max}`. The last layer has no ReLU.
     """
 
-    shown = ("num_layers", "order")
+    repr_arguments = ("num_layers", "order")
 
     def build(self, *, num_layers: int = 2, order: int = 10) -> None:
         widths = layer_widths(*self.channels, num_layers)

@@ -1,4 +1,4 @@
-r"""GAT: neighbours weighted by attention."""
+r"""GAT: attention over neighbours."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from specformer.nn.layers.linear import Linear
 
 
 class GATConv(nn.Module):
-    r"""One attention layer: each head mixes the neighbours of a node with weights of its own.
+    r"""One layer of GAT.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i) \cup \{i\}} \, \mathrm{LeakyReLU}_{0.2}
         \bigl(a_{\mathrm{dst}}^\top W x_i + a_{\mathrm{src}}^\top W x_j\bigr), \qquad
         y_i = \sum_j \alpha_{ij} W x_j
 
-    The heads are concatenated, or averaged if ``concat`` is false. Edge weights are not used.
-    Messages are the narrower of :math:`x_j` and :math:`W x_j`.
+    The heads are concatenated, or averaged if ``concat`` is False. Edge weights are not used.
+    Messages are :math:`x_j` or :math:`W x_j`, whichever is narrower.
 
     Shapes:
         - input: ``[..., n, in_channels]``
@@ -92,11 +92,11 @@ class GAT(ConvStack):
         \big\Vert_{h} \alpha^{(l, h)} X^{(l)} W_{l, h}^\top + b_l\Bigr)
 
     Hidden layers concatenate their heads, so ``hidden_channels`` counts the channels of all heads
-    together, as in PyG; the last layer averages them and has no ELU. Dropout also acts on the
-    attention :math:`\alpha`, as in the paper.
+    together. The last layer averages them and has no ELU. Dropout also acts on the attention
+    weights :math:`\alpha`, as in the paper.
     """
 
-    shown = ("num_layers", "heads")
+    repr_arguments = ("num_layers", "heads")
 
     def build(self, *, num_layers: int = 2, heads: int = 8) -> None:
         if self.channels[1] % heads:

@@ -1,4 +1,4 @@
-r"""GCN: the first-order graph convolution."""
+r"""GCN: first-order graph convolutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specformer.nn.layers.linear import Linear
 class GCNConv(nn.Module):
     r"""One layer of GCN, :math:`\tilde D^{-1/2} (A + I) \tilde D^{-1/2} X W + b`.
 
-    The graph's matrix multiplies the narrower of :math:`X` and :math:`XW`.
+    The sparse product is done with :math:`X` or :math:`XW`, whichever is narrower.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:

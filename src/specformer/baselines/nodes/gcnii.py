@@ -1,4 +1,4 @@
-r"""GCNII: deep graph convolutions that remember where they began."""
+r"""GCNII: deep graph convolutions with initial residuals."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.single_graph import Assembled, SingleGraphModel
+from specformer.baselines.nodes.single_graph import Composite, SingleGraphModel
 from specformer.nn.layers.linear import Linear
 
 
-class GCN2Conv(Assembled):
+class GCN2Conv(Composite):
     r"""One layer of GCNII.
 
     .. math::
@@ -27,7 +27,7 @@ class GCN2Conv(Assembled):
 
     def forward(self, h: Tensor, initial: Tensor, propagation: Propagation) -> Tensor:
         around = propagation.adjacency_with_loops(h)
-        # Autocast gives them different precisions, and lerp wants one.
+        # Under autocast the two have different precisions, which lerp does not take.
         mixed = torch.lerp(around, initial.to(around.dtype), self.alpha)
         return torch.lerp(mixed, self.lin(mixed).to(mixed.dtype), self.beta)
 

@@ -1,29 +1,33 @@
-r"""Graphormer: a Transformer over nodes that is told degrees and distances."""
+r"""Graphormer: a Transformer over nodes with encodings of degrees and distances."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.transformer import Attention, Transformer, working_type
+from specformer.baselines.nodes.transformer import (
+    Attention,
+    Transformer,
+    plain_attention,
+    working_type,
+)
 from specformer.kernels import usable
 
 _INIT_STD = 0.02
-#: Pairs of nodes whose gradients are summed by bucket at a time: 0.4 GB of zeros and ones.
+#: Pairs of nodes whose gradients are summed at a time: 0.4 GB of zeros and ones.
 _PAIRS = 2**22
 
 
 class _ByBucket(torch.autograd.Function):
-    """``table[:, buckets]`` of some type for [heads, b] and [n, n]; its backward sums by bucket.
+    """``table[:, buckets]`` in some type, for a table [heads, b] and buckets [n, n].
 
-    Indexing's own backward adds up n² values on b addresses: it sorts them or waits in line. Here
-    they are multiplied by 0 and 1, some rows at a time, so that a gradient is read once.
+    The backward pass of indexing would add n² values to b addresses, which is slow. This one
+    multiplies blocks of rows by zeros and ones, so that every gradient is read once.
     """
 
     @staticmethod
@@ -45,46 +49,40 @@ class _ByBucket(torch.autograd.Function):
         return sums, None, None
 
 
-@dataclass(frozen=True)
-class DistanceAttention:
-    r"""Attention with a number for each distance added to the scores.
+def biased_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, table: Tensor, distances: Tensor
+) -> Tensor:
+    r"""Attention with a bias for each distance.
 
     .. math::
         \mathrm{softmax}\bigl(Q_h K_h^\top / \sqrt{d_h} + b_{h, \phi(i, j)}\bigr) V_h
 
-    A fused kernel holds no scores. Without such a kernel runs come one after the other, and again
-    in the backward pass: of the [n, n] scores, those of a single run and block are held at a time,
-    0.5 or 0.9 GB on Photo rather than ten runs' times as many copies as autograd keeps.
+    A fused kernel stores no scores. Without it, runs are computed one after the other, and again in
+    the backward pass, so that the [n, n] scores of only one run and block are stored at a time: 0.5
+    or 0.9 GB on Photo.
 
     Args:
-        table: ``[heads, buckets]``, or ``[runs, heads, buckets]`` of stacked models.
-        distances: ``[n, n]`` :math:`\phi`, as places in the table.
-
-    Shapes: queries, keys, values and output ``[runs, heads, n, d]``.
+        query: ``[runs, heads, n, d]``.
+        key: as the query.
+        value: as the query.
+        table: biases ``[heads, buckets]``, or ``[runs, heads, buckets]`` for stacked models.
+        distances: ``[n, n]`` :math:`\phi`, as indices into the table.
     """
+    tables = table.expand(len(query), -1, -1)
+    if usable("distance_attention", query, table):
+        from specformer.kernels.triton.distance_attention import distance_attention
 
-    table: Tensor
-    distances: Tensor
+        return distance_attention(query, key, value, tables, distances)
 
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        tables = self.table.expand(len(query), -1, -1)
-        if usable("distance_attention", query, self.table):
-            from specformer.kernels.triton.distance_attention import distance_attention
+    def one_run(query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
+        bias = _ByBucket.apply(table, distances, working_type(query))
+        return plain_attention(query[None], key[None], value[None], bias.unsqueeze(0)).squeeze(0)
 
-            return distance_attention(query, key, value, tables, self.distances)
-        runs = [
-            # Nothing in it is random.
-            checkpoint(self._one, *run, use_reentrant=False, preserve_rng_state=False)
-            for run in zip(query, key, value, tables, strict=True)
-        ]
-        return torch.stack(runs)
-
-    def _one(self, query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
-        dtype = working_type(query)
-        bias = _ByBucket.apply(table, self.distances, dtype)
-        q, k, v = (part.unsqueeze(0).to(dtype) for part in (query, key, value))
-        mixed = scaled_dot_product_attention(q, k, v, attn_mask=bias.unsqueeze(0))
-        return mixed.squeeze(0).to(query.dtype)
+    runs = [
+        checkpoint(one_run, *run, use_reentrant=False, preserve_rng_state=False)  # no dropout
+        for run in zip(query, key, value, tables, strict=True)
+    ]
+    return torch.stack(runs)
 
 
 class Graphormer(Transformer):
@@ -97,14 +95,13 @@ class Graphormer(Transformer):
         h_i^{(0)} = W_{\mathrm{in}} x_i + b_{\mathrm{in}} + z_{\deg(i)}, \qquad
         A_{ij} = \mathrm{softmax}_j\bigl(q_i^\top k_j / \sqrt{d_h} + b_{\phi(i, j)}\bigr)
 
-    :math:`z` is one learned vector for each degree, :math:`b` one learned number for each head and
-    distance :math:`\phi(i, j)` in edges, shared by all blocks. A distance beyond ``max_distance``
-    counts as that, and no path at all has a number of its own. The paper's edge encoding and its
-    virtual node are left out: these graphs have no edge features and nothing is read out of the
-    whole graph. The blocks are :class:`Transformer`'s.
+    :math:`z` is a learned vector for each degree. :math:`b` is a learned number for each head and
+    distance :math:`\phi(i, j)` in edges, shared by all blocks. Distances beyond ``max_distance``
+    share one number, and pairs without a path another. The paper's edge encoding and virtual node
+    are left out, because there are no edge features and no output for the whole graph. The blocks
+    are those of :class:`Transformer`.
 
-    Every pair of nodes has a bias, for each head: :meth:`Propagation.distances` refuses more than
-    20,000 nodes.
+    Every pair of nodes has a bias, so graphs may have at most 20,000 nodes.
     """
 
     def build(self, *, max_degree: int = 512, max_distance: int = 20, **shared: Any) -> None:
@@ -123,10 +120,11 @@ class Graphormer(Transformer):
         nn.init.normal_(self.distance_bias, std=_INIT_STD)
 
     def tokens(self, x: Tensor, propagation: Propagation) -> Tensor:
-        """Features and degree, [..., n, hidden_channels]."""
+        """Embedded features plus degree encodings, [..., n, hidden_channels]."""
         degrees = propagation.degrees.clamp_max(self.max_degree)
         return super().tokens(x, propagation) + self.degree_embedding.index_select(-2, degrees)
 
     def attention(self, propagation: Propagation) -> Attention:
-        """Each head's number for every pair's distance, added to the scores."""
-        return DistanceAttention(self.distance_bias, propagation.distances(self.max_distance))
+        """Attention with a bias for the distance of every pair."""
+        distances = propagation.distances(self.max_distance)
+        return partial(biased_attention, table=self.distance_bias, distances=distances)

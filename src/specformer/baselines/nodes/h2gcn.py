@@ -1,4 +1,4 @@
-r"""H2GCN: a node, its neighbours and theirs, kept apart."""
+r"""H2GCN: separate representations of a node, its neighbours and its two-hop neighbours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specformer.nn.layers.linear import Linear
 
 
 class H2GCN(SingleGraphModel):
-    r"""Ego and neighbours apart, two hops, all rounds kept.
+    r"""H2GCN: separate ego and neighbour embeddings, two hops, and the outputs of all rounds.
 
     From `"Beyond Homophily in Graph Neural Networks: Current
     Limitations and Effective Designs" <https://arxiv.org/abs/2006.11468>`_.
@@ -26,15 +26,14 @@ class H2GCN(SingleGraphModel):
     :math:`\hat A_i = D_i^{-1/2} A_i D_i^{-1/2}` are the normalised adjacencies of nodes one edge
     apart and exactly two edges apart, without self-loops.
 
-    The rounds have no weights, so :math:`W_c` is applied first and the rounds to what it gives:
-    products are ``out_channels`` wide for each of the last round's :math:`2^K` blocks rather than
-    ``hidden_channels``. For that, dropout before :math:`W_c` acts on :math:`R^{(0)}`, not on
-    every round anew.
+    The rounds have no weights, so :math:`W_c` is applied before them. Each of the :math:`2^K`
+    blocks of sparse products then has ``out_channels`` columns instead of ``hidden_channels``. For
+    this, the dropout before :math:`W_c` acts once, on :math:`R^{(0)}`.
     """
 
-    shown = ("num_rounds",)
+    repr_arguments = ("num_rounds",)
 
-    least: ClassVar = {"num_rounds": 0}
+    lowest: ClassVar = {"num_rounds": 0}
 
     def build(self, *, num_rounds: int = 2) -> None:
         in_channels, hidden_channels, out_channels = self.channels
@@ -45,8 +44,8 @@ class H2GCN(SingleGraphModel):
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         propagation.check(x)
         r = self.dropout(self.embed(self.dropout(x)).relu())
-        # One block of W_c for each word of up to K hops, shorter words first, the last hop's
-        # letter changing fastest.
+        # One block of W_c for each sequence of up to K one- or two-hop steps, shorter sequences
+        # first; the last step changes fastest.
         blocks = torch.unflatten(self.classify.weight, -1, (-1, r.size(-1)))  # [..., out, words, h]
         terms = torch.einsum("...nh,...owh->...nwo", r, blocks)
         *others, current = terms.split([2**k for k in range(self.num_rounds + 1)], dim=-2)

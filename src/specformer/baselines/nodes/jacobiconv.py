@@ -1,4 +1,4 @@
-r"""JacobiConv: a linear model with a Jacobi polynomial for every channel."""
+r"""JacobiConv: a linear model with one Jacobi polynomial filter per channel."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class JacobiConv(SingleGraphModel):
         \alpha_{kl} = \beta_{kl} \prod_{i=1}^{k} \gamma' \tanh \eta_i
 
     :math:`\hat A = D^{-1/2} A D^{-1/2}`, and :math:`\alpha` is the paper's polynomial coefficient
-    decomposition. The paper filters the outputs themselves (:math:`V = I`); here the
-    ``hidden_channels`` have a filter each and :math:`V` mixes them, so that the width is free.
-    Each filter starts as the identity.
-    There is no nonlinearity: the output is affine in :math:`X`.
+    decomposition. The paper filters the outputs (:math:`V = I`). Here each hidden channel has a
+    filter and :math:`V` combines them, so that the width can be chosen. Filters start as the
+    identity. There is no nonlinearity.
 
     Args:
-        a: Exponent of :math:`1 - t` in the weight the polynomials are orthogonal under, likewise
-        b: of :math:`1 + t`.
-        gamma: The bound :math:`\gamma'`; below 1 it damps high orders.
-        dropout: Rate of dropout on the features.
-        propagation_dropout: Rate of dropout on :math:`H`; None for the same as ``dropout``.
+        order: order K of the polynomials.
+        a: exponent of :math:`1 - t` in the weight function of the polynomials.
+        b: exponent of :math:`1 + t` in the weight function.
+        gamma: bound :math:`\gamma'`; below 1 it damps high orders.
+        dropout: dropout rate on the features.
+        propagation_dropout: dropout rate on :math:`H`; by default the same as ``dropout``.
     """
 
-    shown = ("order",)
+    repr_arguments = ("order",)
 
     def build(
         self,
@@ -64,8 +64,8 @@ class JacobiConv(SingleGraphModel):
     def reset_parameters(self) -> None:
         super().reset_parameters()
         nn.init.ones_(self.eta)
-        # Start from the identity. With every beta at 1 instead, Adam at 0.01 ends at twice the
-        # least squares error of the comb filter on a 20 x 20 grid, from here at 1.02 times.
+        # Start from the identity. On the comb filter of a 20 x 20 grid, Adam at 0.01 then reaches
+        # 1.02 times the least squares error; with every beta at 1 it reaches twice that error.
         nn.init.zeros_(self.beta)
         nn.init.ones_(self.beta[0])
 
@@ -76,14 +76,14 @@ class JacobiConv(SingleGraphModel):
         return self.polynomials.combine(propagation.adjacency, terms.unbind(-3))
 
     def filter_parameters(self) -> list[nn.Parameter]:
-        """The polynomials' own parameters, which may have a learning rate of their own."""
+        """The parameters of the polynomials, which may have their own learning rate."""
         return [self.beta, self.eta]
 
     def response(self, eigenvalues: Tensor) -> Tensor:
         r"""Each output channel's filter at Laplacian eigenvalues: [q] → [..., q, out_channels].
 
-        It is what multiplies a signal that is the same in every input channel; with one input
-        channel, the whole model without its bias.
+        This is the gain of a signal that is the same in every input channel. With one input
+        channel, it is the whole model without its bias.
         """
         weights = self.lin.weight.sum(-1)[..., None, None, :] @ self._order_weights()
         return self.polynomials(1 - eigenvalues) @ weights.squeeze(-2)
@@ -91,10 +91,10 @@ class JacobiConv(SingleGraphModel):
     def _order_weights(self) -> Tensor:
         r""":math:`\mathrm{diag}(\alpha_k) V`, [..., K + 1, hidden, out].
 
-        With them the sparse products are ``out_channels`` wide, not ``hidden_channels``.
+        With them sparse products have ``out_channels`` columns, not ``hidden_channels``.
         """
         factors = (self.gamma * self.eta.tanh()).unbind(-1)
-        # Not cumprod: its backward asks the host whether a factor is zero, and cannot be captured.
+        # Not cumprod, whose backward waits for the host and cannot be captured.
         products = accumulate(factors, torch.mul, initial=torch.ones_like(factors[0]))
         alpha = torch.stack(list(products), dim=-1).unsqueeze(-1) * self.beta
         return alpha.unsqueeze(-1) * self.mix.weight.mT.unsqueeze(-3)

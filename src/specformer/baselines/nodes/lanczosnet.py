@@ -1,4 +1,4 @@
-r"""LanczosNet: powers of the adjacency near by, learned functions of its Ritz values far away."""
+r"""LanczosNet: powers of the adjacency and learned functions of its Ritz values."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from specformer.baselines.nodes.mlp import FeatureMLP
 from specformer.baselines.nodes.polynomial import monomial
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.single_graph import Assembled, ConvStack, layer_widths
+from specformer.baselines.nodes.single_graph import Composite, ConvStack, layer_widths
 from specformer.nn.argument_checks import whole_numbers
 from specformer.nn.layers.linear import Linear
 
 _FILTER_CHANNELS = 32
 
 
-class LanczosConv(Assembled):
+class LanczosConv(Composite):
     r"""One layer of LanczosNet.
 
     .. math::
@@ -27,7 +27,7 @@ class LanczosConv(Assembled):
         f(r) = \mathrm{MLP}\bigl(r^{I_1}, \dots, r^{I_E}\bigr)
 
     :math:`R, V` are Ritz values and vectors of :math:`\hat A = D^{-1/2} A D^{-1/2}`, and
-    :math:`I_1, \dots, I_E` are the ``long_scales``. All products are as wide as the output.
+    :math:`I_1, \dots, I_E` are the ``long_scales``. Sparse products have ``out_channels`` columns.
 
     Shapes: input ``[..., n, in_channels]``; output ``[..., n, out_channels]``.
     """
@@ -75,30 +75,30 @@ class LanczosNet(ConvStack):
     From `"LanczosNet: Multi-Scale Deep Graph Convolutional
     Networks" <https://arxiv.org/abs/1901.01484>`_.
 
-    An affine map to ``hidden_channels``, then :class:`LanczosConv` with a ReLU before each.
-    Simplified where the paper is larger than Specformer's Table 2 allows (about 50,000 parameters
-    on Photo):
+    A linear map to ``hidden_channels`` is followed by :class:`LanczosConv` layers, with a ReLU
+    before each. The model is simpler than in its paper, to have about as many parameters as in
+    Specformer's Table 2 (50,000 on Photo):
 
     - the features are mapped to ``hidden_channels`` before the scales multiply their width;
-    - short scales are all powers from 0 to ``order``; power 0 stands for the paper's self-loops;
-    - the learned functions see one Ritz value at a time, not the ordered list of them, so that
-      they do not depend on how many there are or on the basis of a repeated one;
+    - short scales are all powers from 0 to ``order``; power 0 replaces the paper's self-loops;
+    - the learned functions take one Ritz value at a time instead of the ordered list, so that they
+      do not depend on the number of Ritz values or on the basis of a repeated one;
     - Ritz pairs are fixed (the paper's AdaLanczosNet learns through them).
 
-    The Lanczos start is random by node: relabelling permutes the output only as far as the Ritz
-    pairs have converged, exactly so from ``steps`` = n on.
+    The Lanczos start vector is random. Relabelling the nodes therefore permutes the output only as
+    far as the Ritz pairs have converged, and exactly if ``steps`` is at least n.
 
     Args:
-        num_layers: The first map and the convolutions together.
-        order: Highest short scale, S.
-        long_scales: Powers of a Ritz value that the learned functions see, one function each.
-        steps: Lanczos steps, the number of Ritz pairs.
-        dropout: Rate of dropout before each layer.
+        num_layers: number of layers, including the first map.
+        order: highest short scale S.
+        long_scales: powers of a Ritz value that the learned functions take, one function each.
+        steps: number of Lanczos steps and of Ritz pairs.
+        dropout: dropout rate before each layer.
     """
 
-    shown = ("num_layers", "order", "long_scales", "steps")
+    repr_arguments = ("num_layers", "order", "long_scales", "steps")
 
-    least: ClassVar = {"num_layers": 2, "order": 0}
+    lowest: ClassVar = {"num_layers": 2, "order": 0}
 
     def build(
         self,

@@ -1,16 +1,16 @@
-r"""MLP: the features alone."""
+r"""MLP: a network on the features, without the graph."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
 from specformer.baselines.nodes.propagation import Propagation
-from specformer.baselines.nodes.single_graph import Assembled, SingleGraphModel, layer_widths
+from specformer.baselines.nodes.single_graph import Composite, SingleGraphModel, layer_widths
 from specformer.nn.layers.linear import Linear
 
 
-class FeatureMLP(Assembled):
-    r"""Affine maps with a ReLU between them and dropout before each, node by node.
+class FeatureMLP(Composite):
+    r"""An MLP with ReLU, and with dropout before each layer.
 
     .. math::
         \mathrm{MLP}(X) = \mathrm{ReLU}(X W_1 + b_1) \, W_2 + b_2 \qquad \text{(two layers)}
@@ -39,7 +39,7 @@ class FeatureMLP(Assembled):
 
 
 class MLP(SingleGraphModel):
-    r"""Affine maps with a ReLU between them, node by node; the graph is not looked at.
+    r"""An MLP with ReLU on the features of each node. It ignores the graph.
 
     .. math::
         Z = \mathrm{ReLU}(X W_1 + b_1) \, W_2 + b_2 \qquad \text{(two layers)}

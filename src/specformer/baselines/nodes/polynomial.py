@@ -1,4 +1,4 @@
-r"""Polynomials of a graph's matrix, and GPR-GNN, BernNet and ChebNetII, which learn one."""
+r"""Polynomials of a graph matrix, and models that learn one: GPR-GNN, BernNet, ChebNetII."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from specformer.errors import ConfigError
 from specformer.nn.layers.linear import DerivedBuffers
 
 Operator = Callable[[Tensor], Tensor]
-"""A graph matrix, as what it does to node values of shape [..., n, channels]."""
+"""Multiplies node values [..., n, channels] by a graph matrix."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    r"""A family of polynomials :math:`P_0, \dots, P_K` in which each follows from the two before.
+    r"""A family of polynomials :math:`P_0, \dots, P_K` with a three-term recurrence.
 
     .. math::
         P_0(t) = 1, \qquad P_{k+1}(t) = (a_k t + b_k) \, P_k(t) - c_k \, P_{k-1}(t)
@@ -46,7 +46,7 @@ class Recurrence:
         return torch.stack(list(self.basis(lambda p: t * p, torch.ones_like(t))), dim=-1)
 
     def basis(self, matrix: Operator, x: Tensor) -> Iterator[Tensor]:
-        r"""Yield :math:`P_0(M) x, \dots, P_K(M) x`, with one product by :math:`M` for each step."""
+        r"""Yield :math:`P_0(M) x, \dots, P_K(M) x`, with one product by :math:`M` for each."""
         before, current = torch.zeros_like(x), x
         yield current
         for a, b, c in zip(self.a, self.b, self.c, strict=True):
@@ -54,10 +54,10 @@ class Recurrence:
             yield current
 
     def combine(self, matrix: Operator, terms: Sequence[Tensor]) -> Tensor:
-        r""":math:`\sum_k P_k(M) \, u_k` for the K + 1 terms :math:`u_k`, by Clenshaw's rule.
+        r""":math:`\sum_k P_k(M) \, u_k` for the K + 1 terms :math:`u_k`, by Clenshaw's algorithm.
 
-        It takes :math:`K` products by :math:`M`, as many as :meth:`basis`, but of the terms' width;
-        and autograd has no :math:`P_k(M) x` to keep.
+        It takes :math:`K` products by :math:`M`, as many as :meth:`basis`, but they are as wide as
+        the terms, and autograd need not store any :math:`P_k(M) x`.
         """
         *others, current = terms
         after = None
@@ -72,7 +72,7 @@ class Recurrence:
 
 
 def monomial(order: int) -> Recurrence:
-    r""":math:`P_k(t) = t^k` (Clenshaw's rule is then Horner's)."""
+    r""":math:`P_k(t) = t^k` (Clenshaw's algorithm is then Horner's)."""
     return Recurrence((1.0,) * order, (0.0,) * order, (0.0,) * order)
 
 
@@ -106,7 +106,7 @@ class PolynomialModel(SingleGraphModel):
     The sum takes K sparse products.
     """
 
-    shown = ("order",)
+    repr_arguments = ("order",)
     polynomials: Recurrence
 
     def build(
@@ -134,7 +134,7 @@ class PolynomialModel(SingleGraphModel):
         )
 
     def filter_parameters(self) -> list[nn.Parameter]:
-        """The polynomial's own parameters, which may have a learning rate of their own."""
+        """The parameters of the polynomial, which may have their own learning rate."""
         return [self.coefficients]
 
 
@@ -147,8 +147,8 @@ class GPRGNN(PolynomialModel):
     .. math::
         Z = \sum_{k=0}^K \gamma_k \hat A^k \, \mathrm{MLP}(X)
 
-    :math:`\hat A` is the normalised adjacency, with self-loops unless ``self_loops`` is false. The
-    :math:`\gamma` are free and start as personalised PageRank with teleport probability ``alpha``:
+    :math:`\hat A` is the normalised adjacency, with self-loops unless ``self_loops`` is False. The
+    :math:`\gamma` start as personalised PageRank with teleport probability ``alpha``:
     :math:`\gamma_k = \alpha (1 - \alpha)^k`, and :math:`\gamma_K = (1 - \alpha)^K`.
     """
 
@@ -174,24 +174,24 @@ class GPRGNN(PolynomialModel):
     def response(self, eigenvalues: Tensor) -> Tensor:
         r"""The filter :math:`\sum_k \gamma_k (1 - \lambda)^k` at Laplacian eigenvalues.
 
-        [q] → [..., q, 1]. With self-loops the eigenvalues of :math:`\hat A` are no function of
-        those of the Laplacian: this raises :class:`ConfigError`.
+        [q] → [..., q, 1]. With self-loops this raises :class:`ConfigError`, because the eigenvalues
+        of :math:`\hat A` are then not a function of those of the Laplacian.
         """
         if self.self_loops:
             raise ConfigError(
-                "GPRGNN with self-loops is no filter of the Laplacian's eigenvalues; "
-                "build it with self_loops=False to see its response."
+                "GPRGNN with self-loops is not a function of the Laplacian's eigenvalues; "
+                "use self_loops=False to see its response."
             )
         return self.polynomials(1 - eigenvalues) @ self.coefficients.unsqueeze(-1)
 
 
 class NonNegativePolynomial(DerivedBuffers, PolynomialModel):
-    r"""A polynomial in the Chebyshev basis of :math:`L - I`, given by K + 1 non-negative numbers.
+    r"""A polynomial in the Chebyshev basis of :math:`L - I`, with weights from K + 1 numbers c.
 
     .. math::
         w = \mathrm{ReLU}(c) \, C
 
-    The :math:`c_j` start at 1. A model is one by its C.
+    The :math:`c_j` start at 1. The matrix C depends on the model.
     """
 
     conversion: Tensor
@@ -203,13 +203,13 @@ class NonNegativePolynomial(DerivedBuffers, PolynomialModel):
         self.reset_parameters()
 
     def derived(self) -> dict[str, Tensor]:
-        """C, of Chebyshev coefficients."""
+        """The matrix C."""
         return {"conversion": self.conversion_of(self.order)}
 
     @staticmethod
     @abstractmethod
     def conversion_of(order: int) -> Tensor:
-        """C, ``[K + 1, K + 1]``: what row j's number adds to each Chebyshev coefficient."""
+        """C, ``[K + 1, K + 1]``: row j holds the Chebyshev coefficients that belong to c_j."""
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -246,11 +246,11 @@ class BernNet(NonNegativePolynomial):
     def conversion_of(order: int) -> Tensor:
         r"""Chebyshev coefficients of :math:`\binom{K}{k} s^k (1-s)^{K-k}`, :math:`s = (1 + t)/2`.
 
-        Multiples of :math:`2^{1-2K}` no larger than 1: float32 holds them exactly up to order 12.
+        They are multiples of :math:`2^{1-2K}` and at most 1, so float32 is exact up to order 12.
         """
         up, down = Chebyshev([0.5, 0.5]), Chebyshev([0.5, -0.5])
         rows = [Chebyshev([1.0])]
-        for _ in range(order):  # no sum here has terms larger than 1, so that none costs digits
+        for _ in range(order):  # no term is larger than 1, so that sums lose no precision
             inner = [up * low + down * high for low, high in pairwise(rows)]
             rows = [down * rows[0], *inner, up * rows[-1]]
         return torch.tensor([row.coef.tolist() for row in rows], dtype=torch.float64)
@@ -275,7 +275,7 @@ class ChebNetII(NonNegativePolynomial):
 
     @staticmethod
     def conversion_of(order: int) -> Tensor:
-        """Values at the Chebyshev nodes to coefficients; a model may be made float64 later."""
+        """From values at the Chebyshev nodes to coefficients, in float64."""
         nodes = torch.tensor(
             [cos((j + 0.5) * pi / (order + 1)) for j in range(order + 1)], dtype=torch.float64
         )

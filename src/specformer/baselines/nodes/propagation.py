@@ -1,4 +1,4 @@
-r"""A graph as message-passing models see it: sparse products with its matrices, and hops."""
+r"""A graph for message-passing models: sparse products with its matrices, and distances."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from specformer.errors import ConfigError
 from specformer.kernels.tracing import keeping, kept_property
 from specformer.spectrum.sparse import sparse_product, to_torch
 
-#: Lanczos directions shorter than this are rounding.
+#: Lanczos directions shorter than this are rounding errors.
 _BREAKDOWN = 1e-10
 
 
 class _SymmetricProduct(torch.autograd.Function):
-    """``matrix @ dense`` for a constant symmetric matrix: its own backward, with no transpose."""
+    """``matrix @ dense`` for a constant symmetric matrix; its backward pass needs no transpose."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, dense: Tensor) -> Tensor:
@@ -32,27 +32,27 @@ class _SymmetricProduct(torch.autograd.Function):
 
 
 def _symmetric_product(matrix: Tensor, h: Tensor) -> Tensor:
-    """Apply an [n, n] sparse matrix to [..., n, channels], every leading axis in one product.
+    """Multiply [..., n, channels] by a sparse matrix [n, n], with all leading axes in one product.
 
-    The result keeps the product's node-major memory, so of a chain of products (a polynomial) only
-    the first one copies.
+    The result keeps the node-major memory layout of the product, so that in a chain of products
+    only the first one copies.
     """
     if h.dtype != matrix.dtype and not torch.is_autocast_enabled(h.device.type):
         raise ConfigError(
-            f"the signal is {h.dtype}, the graph {matrix.dtype}: make it a "
+            f"the signal is {h.dtype}, but the graph is {matrix.dtype}: use "
             f"Propagation(…, dtype={h.dtype})."
         )
     n, channels = h.shape[-2:]
     columns = h.reshape(-1, n, channels).transpose(0, 1).reshape(n, -1)
-    out: Tensor = _SymmetricProduct.apply(matrix, columns).to(h.dtype)  # autocast's, if it is on
+    out: Tensor = _SymmetricProduct.apply(matrix, columns).to(h.dtype)  # differs under autocast
     return out.reshape(n, -1, channels).transpose(0, 1).reshape(h.shape)
 
 
 class Propagation:
-    r"""A graph as message-passing models see it.
+    r"""A graph for message-passing models; matrices are computed when they are first used.
 
-    ``adjacency`` is a symmetric SciPy matrix of non-negative weights. Degree 0 counts as 1, as in
-    :func:`specformer.graphs.normalised_laplacian`.
+    ``adjacency`` is a symmetric SciPy matrix of non-negative weights. A degree of 0 counts as 1, as
+    in :func:`specformer.graphs.normalised_laplacian`.
 
     Example:
         >>> path = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
@@ -75,7 +75,7 @@ class Propagation:
         self._distances: dict[int, Tensor] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what follows from the graph: PyTorch copies no matrix of compressed rows."""
+        """The state without cached matrices, because PyTorch cannot copy CSR matrices."""
         kind = type(self)
         return {
             name: value
@@ -84,7 +84,7 @@ class Propagation:
         }
 
     def check(self, x: Tensor) -> None:
-        """Refuse features of other nodes than the graph's."""
+        """Refuse features whose number of rows is not the number of nodes."""
         if x.dim() < 2 or x.shape[-2] != self.num_nodes:
             shape = list(x.shape)
             raise ConfigError(f"x has shape {shape}, but the graph has {self.num_nodes} nodes.")
@@ -135,17 +135,15 @@ class Propagation:
 
     @kept_property
     def degrees(self) -> Tensor:
-        """How many neighbours each node has, itself not counted, [n] int64."""
+        """Number of neighbours of each node without itself, [n] int64."""
         degrees = np.diff(neighbour_pattern(self._adjacency).indptr).astype(np.int64)
         return torch.as_tensor(degrees).to(self.device)
 
     @kept_property
     def edge_index(self) -> Tensor:
-        """Every directed edge once, [2, edges], without self-loops."""
-        coo = self._adjacency.tocoo()
-        rows, cols = coo.coords
-        keep = rows != cols
-        return torch.as_tensor(np.stack([rows[keep], cols[keep]]).astype(np.int64)).to(self.device)
+        """All edges in both directions, [2, edges], without self-loops."""
+        edges = np.stack(neighbour_pattern(self._adjacency).tocoo().coords)
+        return torch.as_tensor(edges.astype(np.int64)).to(self.device)
 
     @kept_property
     def edge_index_with_loops(self) -> Tensor:
@@ -178,7 +176,7 @@ class Propagation:
 
 
 def _checked(given: Any) -> sp.csr_array:
-    """The matrix without repeats and stored zeros; one that is no adjacency is refused."""
+    """The matrix without duplicates and stored zeros; refuse one that is not an adjacency."""
     adjacency = sp.csr_array(given, dtype=np.float64, copy=True)
     if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise ConfigError(f"adjacency must be square, but its shape is {list(adjacency.shape)}.")
@@ -187,7 +185,7 @@ def _checked(given: Any) -> sp.csr_array:
     if not (np.isfinite(adjacency.data).all() and (adjacency.data >= 0).all()):
         raise ConfigError("adjacency has weights that are negative or not finite.")
     if (adjacency - adjacency.T).count_nonzero():
-        raise ConfigError("adjacency must be symmetric: take adjacency.maximum(adjacency.T).")
+        raise ConfigError("adjacency must be symmetric: use adjacency.maximum(adjacency.T).")
     return adjacency
 
 
@@ -206,9 +204,9 @@ def ritz_pairs(matrix: sp.csr_array, steps: int, seed: int = 0) -> tuple[np.ndar
         Q = \mathrm{orth}(q, M q, \dots, M^{k-1} q), \qquad
         Q^\top M Q = W \, \mathrm{diag}(r) \, W^\top, \qquad V = Q W
 
-    k is the least of ``steps`` and n. Every new direction is made orthogonal to all before, twice;
-    where the Krylov space ends, a random one opens the next, so that n steps give all eigenpairs.
-    The norm of ``matrix`` is taken to be about 1.
+    k is the smaller of ``steps`` and n. Every new direction is orthogonalised twice against all
+    previous ones. If the Krylov space is exhausted, the next direction is random, so that n steps
+    give all eigenpairs. The norm of ``matrix`` is assumed to be about 1.
     """
     num_nodes = matrix.shape[0]
     rng = np.random.default_rng(seed)
@@ -230,9 +228,9 @@ def _orthogonal(direction: np.ndarray, basis: np.ndarray) -> np.ndarray:
     return direction
 
 
-#: Entries a two-hop matrix may have: 3 GiB as float32 with int64 columns.
+#: Most entries of a two-hop matrix: 3 GiB as float32 with int64 columns.
 MAX_TWO_HOP_ENTRIES = 2**28
-#: Nodes up to which a value for every pair is kept: 1.5 GiB as int32.
+#: Most nodes for which the distances of all pairs are stored: 1.5 GiB as int32.
 MAX_PAIRED_NODES = 20_000
 _COLUMNS = 1024
 
@@ -250,7 +248,7 @@ def two_hop_pattern(adjacency: sp.csr_array) -> sp.csr_array:
     """1 where two nodes are exactly two edges apart.
 
     Raises:
-        ConfigError: where the graph may have too many such pairs.
+        ConfigError: if there may be too many such pairs.
     """
     near = neighbour_pattern(adjacency)
     degree = np.diff(near.indptr).astype(np.int64)
@@ -258,7 +256,7 @@ def two_hop_pattern(adjacency: sp.csr_array) -> sp.csr_array:
     if entries > MAX_TWO_HOP_ENTRIES:
         raise ConfigError(
             f"the two-hop neighbourhoods of this graph may have {entries:,} entries, more than "
-            f"{MAX_TWO_HOP_ENTRIES:,}; use a model of one-hop neighbours."
+            f"{MAX_TWO_HOP_ENTRIES:,}; use a model that only needs direct neighbours, such as gcn."
         )
     within = near @ near
     within.data[:] = 1
@@ -269,19 +267,18 @@ def two_hop_pattern(adjacency: sp.csr_array) -> sp.csr_array:
 
 
 def hop_distances(adjacency: sp.csr_array, limit: int) -> np.ndarray:
-    """Edges on a shortest path between every two nodes, [n, n].
+    """Number of edges on a shortest path between every two nodes, [n, n].
 
-    Longer ones count as ``limit``, and pairs with no path at all as ``limit + 1``. All sources of
-    a block of columns walk together.
+    Longer paths count as ``limit``, and pairs without a path as ``limit + 1``.
 
     Raises:
-        ConfigError: above 20,000 nodes.
+        ConfigError: for more than 20,000 nodes.
     """
     num_nodes = adjacency.shape[0]
     if num_nodes > MAX_PAIRED_NODES:
         raise ConfigError(
-            f"{num_nodes:,} nodes make {num_nodes**2:,} pairs, and a distance for every pair is "
-            f"kept up to {MAX_PAIRED_NODES:,} nodes only; use a model that needs none."
+            f"the distances of all pairs of {num_nodes:,} nodes would be {num_nodes**2:,} numbers; "
+            f"use at most {MAX_PAIRED_NODES:,} nodes, or a model without distances."
         )
     closed = neighbour_pattern(adjacency) + sp.eye_array(num_nodes, dtype=np.float32, format="csr")
     _, component = connected_components(closed, directed=False)
@@ -294,9 +291,10 @@ def hop_distances(adjacency: sp.csr_array, limit: int) -> np.ndarray:
 
 
 def _steps_to(closed: sp.csr_array, columns: slice, limit: int) -> np.ndarray:
-    """Steps until each node reaches those of ``columns``, stopped at ``limit``.
+    """Number of steps from each node to those of ``columns``, at most ``limit``.
 
-    A bit for each pair: on Photo 3.7 s rather than 18.6 s with sparse products of 0 and 1.
+    All searches run together, with one bit per pair: on Photo this takes 3.7 s, sparse products of
+    zeros and ones take 18.6 s.
     """
     width = columns.stop - columns.start
     start = np.zeros((closed.shape[0], _COLUMNS), dtype=np.uint8)

@@ -1,4 +1,4 @@
-r"""What all models of the nodes of one graph share."""
+r"""Base classes of baselines for the nodes of one graph."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from specformer.baselines.baseline import Baseline
 from specformer.baselines.nodes.propagation import Propagation
 
 
-class Assembled(nn.Module):
-    """A module made of layers, each of which draws its own parameters."""
+class Composite(nn.Module):
+    """A module made of layers, each of which initialises its own parameters."""
 
     def reset_parameters(self) -> None:
-        """Draw the parameters of all layers anew, in the order in which the layers were made."""
+        """Initialise the parameters of all layers again, in the order of construction."""
         for child in self.children():
             for layer in child if isinstance(child, nn.ModuleList) else [child]:
                 if hasattr(layer, "reset_parameters"):
                     layer.reset_parameters()  # type: ignore[operator]
 
 
-class SingleGraphModel(Assembled, Baseline):
+class SingleGraphModel(Composite, Baseline):
     """A model of the nodes of one graph, called as ``model(x, propagation)``.
 
-    ``dropout`` is the rate of dropout on the features and before each map; for other settings see
-    :class:`~specformer.baselines.NodeBaseline`.
+    ``dropout`` is the dropout rate on the features and before each linear map. For other settings
+    see :class:`~specformer.baselines.NodeBaseline`.
 
     Shapes:
         - input: ``[n, in_channels]`` or ``[runs, n, in_channels]``, and the graph
         - output: ``[n, out_channels]`` or ``[runs, n, out_channels]``
     """
 
-    #: Arguments that the model's one line shows beside its channels.
-    shown: ClassVar[tuple[str, ...]] = ("num_layers",)
+    #: Arguments that ``repr`` shows after the channels.
+    repr_arguments: ClassVar[tuple[str, ...]] = ("num_layers",)
 
-    def frame(
+    def build_shared(
         self, in_channels: int, hidden_channels: int, out_channels: int, *, dropout: float = 0.0
     ) -> None:
         self.channels = in_channels, hidden_channels, out_channels
@@ -45,17 +45,17 @@ class SingleGraphModel(Assembled, Baseline):
 
     def __repr__(self) -> str:
         shown = [str(width) for width in self.channels]
-        shown += [f"{name}={self.config[name]}" for name in self.shown]
+        shown += [f"{name}={self.config[name]}" for name in self.repr_arguments]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class ConvStack(SingleGraphModel):
-    r"""Layers applied in turn, with dropout before each and an activation between them.
+    r"""A sequence of layers, with dropout before each and an activation between them.
 
     .. math::
         X^{(l+1)} = \sigma\bigl(\mathrm{conv}_l(\mathrm{dropout}(X^{(l)}), G)\bigr)
 
-    The last layer's output is left as it is. A layer is called as ``layer(x, propagation)``.
+    The last layer has no activation. A layer is called as ``layer(x, propagation)``.
     """
 
     def stack(self, layers: Iterable[nn.Module]) -> None:
