@@ -28,7 +28,7 @@ from specformer.errors import ConfigError, SpecformerError, system_sentence
 
 app = typer.Typer(
     name="specformer",
-    help="Learn set-to-set spectral filters on graphs.",
+    help="Train Specformer, a graph model that learns spectral filters.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -166,7 +166,9 @@ def _show_version(value: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     del version

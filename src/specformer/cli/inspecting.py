@@ -15,7 +15,7 @@ from specformer.errors import ConfigError, RunError
 
 @shares("data", "json")
 def datasets(shared: Shared) -> None:
-    """List the data sets known by name, their sizes and where they were found."""
+    """List the known data sets, their sizes and where their files are."""
     from specformer.cli.terminal import show_table
     from specformer.datasets.registry import survey
 
@@ -38,12 +38,10 @@ def datasets(shared: Shared) -> None:
 
 @shares("data", "json", "columns")
 def inspect(
-    source: Annotated[
-        str, typer.Argument(help="What `train` takes: a graph, molecules or signals.")
-    ],
+    source: Annotated[str, typer.Argument(help="A graph, molecules or signals, as for `train`.")],
     shared: Shared,
 ) -> None:
-    """Say what `train` would read of a source: sizes, columns, classes, targets, splits."""
+    """Show what `train` would read: sizes, columns, classes, targets and splits."""
     from specformer.tasks.overview import in_words
     from specformer.tasks.train import inspect_source
 
@@ -60,38 +58,47 @@ def spectrum(
     source: Annotated[
         str,
         typer.Argument(
-            help="A graph: a data set's name, an .npz file, a folder with edges.csv, "
-            "or a grid like 100x100."
+            help="A graph: the name of a data set, an .npz file, a folder with edges.csv, "
+            "or a grid such as 100x100."
         ),
     ],
     shared: Shared,
     k: Annotated[
         str | None,
-        typer.Option(help="How many pairs: 50 smallest, or 50,20 for both ends. (default: all)"),
+        typer.Option(
+            help="How many eigenvalues: 50 smallest, or 50,20 for both ends. (default: all)"
+        ),
     ] = None,
-    solver: Annotated[str, typer.Option(help="auto, dense, chebyshev, lanczos or slepc.")] = "auto",
+    solver: Annotated[
+        str, typer.Option(help="How to solve: auto, dense, chebyshev, lanczos or slepc.")
+    ] = "auto",
     warm: Annotated[
         Path | None,
-        typer.Option(help="Spectrum of an earlier state of the graph to start from (safetensors)."),
+        typer.Option(
+            help="Start from this spectrum of an earlier state of the graph (safetensors)."
+        ),
     ] = None,
     ranks: Annotated[
-        int | None, typer.Option(min=1, help="MPI processes for slepc. (default: one per core)")
+        int | None,
+        typer.Option(min=1, help="slepc: how many MPI processes. (default: one per core)"),
     ] = None,
     hostfile: Annotated[
-        Path | None, typer.Option(help="Machines for slepc, as mpirun reads them.")
+        Path | None, typer.Option(help="slepc: list of machines, as mpirun reads it.")
     ] = None,
     isolated: Annotated[
         str, typer.Option(help="Eigenvalue of a node without edges: one or zero.")
     ] = "one",
     plot: Annotated[
-        Path | None, typer.Option(help="Picture to write. (default: NAME-spectrum.png)")
+        Path | None, typer.Option(help="PNG picture to write. (default: NAME-spectrum.png)")
     ] = None,
     out: Annotated[
         str | None,
-        typer.Option(help="Also save the spectrum here (safetensors); in shards if it ends in /."),
+        typer.Option(
+            help="Also save the spectrum here (safetensors). A folder, ending in /, gets shards."
+        ),
     ] = None,
 ) -> None:
-    """Decompose a graph's normalised Laplacian, cache it, print a summary and draw it."""
+    """Compute, cache, summarise and draw the spectrum of a graph's normalised Laplacian."""
     pairs = _parsed_pair(k)
     if plot and plot.suffix.lower() != ".png":
         raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
@@ -157,14 +164,14 @@ def _parsed_pair(text: str | None) -> int | tuple[int, int] | None:
 
 @shares("json")
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="A run folder, or several to compare.")],
+    runs: Annotated[list[Path], typer.Argument(help="The folder of a run, or several to compare.")],
     shared: Shared,
     out: Annotated[
         Path | None,
-        typer.Option(help="Several runs: the page to write. (default: comparison.html)"),
+        typer.Option(help="Several runs: the HTML file to write. (default: comparison.html)"),
     ] = None,
 ) -> None:
-    """Write a run's HTML report anew, or lay several runs side by side."""
+    """Write the HTML report of a run again, or one that compares several runs."""
     from specformer.reports.html import write_comparison, write_report
     from specformer.training.runs.folder import RunFolder
 
@@ -188,7 +195,7 @@ def verify(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     shared: Shared,
 ) -> None:
-    """Say which files of a finished run are as it wrote them."""
+    """Check that the files of a finished run have not changed."""
     from specformer.cli.terminal import show_table
     from specformer.training.runs.folder import RunFolder
 

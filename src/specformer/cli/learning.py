@@ -34,7 +34,7 @@ _HIDDEN = (
 
 @shares("json", "quiet", "device", "seed", "out")
 def demo(shared: Shared) -> None:
-    """Learn filters on photographs and classify generated graphs; ends with a report."""
+    """Learn filters on photographs, classify nodes of random graphs, and write a report."""
     shared.begin("Starting the demo.")
     from specformer.cli.terminal import show_rows
     from specformer.paper.demo import demo as run_demo
@@ -66,24 +66,25 @@ def train(
     source: Annotated[
         str,
         typer.Argument(
-            help="A graph: a data set's name, a folder with edges.csv, nodes.csv, or an .npz, "
-            ".graphml, .gml, .gexf, .json or .pt file. Molecules: zinc, molhiv, …, a .csv, .smi or "
-            ".sdf file, an .npz or .pt file of many graphs. Signals: photographs, grid-images or "
-            "an image file."
+            help="A graph: the name of a data set, a folder with edges.csv and nodes.csv, or an "
+            ".npz, .graphml, .gml, .gexf, .json or .pt file. Molecules: zinc, molhiv, …, a .csv, "
+            ".smi or .sdf file, or an .npz or .pt file of many graphs. Signals: photographs, "
+            "grid-images or an image file."
         ),
     ],
     shared: Shared,
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="paper, best, authors, default or a .yaml file; for signals paper, projected."
+            help="The settings: paper, best, authors, default or a .yaml file. Signals: paper or "
+            "projected. (default: decided by the source and the model)"
         ),
     ] = None,
     runs: Annotated[
         int | None,
         typer.Option(
-            help="Splits, or images; models of links. (default: 10, or the file's; links 5; "
-            "molecules 5, of named sets 1; all images)"
+            help="How many models to train, each on its own split or image. (default: 10, or the "
+            "splits in the file; links: 5; molecules: 5, named data sets 1; signals: all images)"
         ),
     ] = None,
     lanes: Annotated[
@@ -92,26 +93,29 @@ def train(
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", help="Molecules: a finished run whose models to train further."),
+        typer.Option("--from", help="Molecules: a finished run. Its models are trained further."),
     ] = None,
     filter_name: Annotated[
         str | None,
         typer.Option(
             "--filter",
-            help="Signals: low-pass, high-pass, band-pass, band-rejection or comb. (default: comb)",
+            help="Signals: the filter to learn: low-pass, high-pass, band-pass, band-rejection or "
+            "comb. (default: comb)",
         ),
     ] = None,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Event files too, in the run's tensorboard/.")
+        bool,
+        typer.Option("--tensorboard", help="Also write event files to tensorboard/ in the run."),
     ] = False,
     deterministic: Annotated[
         bool,
         typer.Option(
-            "--deterministic", help="Compute with one thread: the same numbers on any number."
+            "--deterministic",
+            help="Compute with one thread, so that the number of threads changes nothing.",
         ),
     ] = False,
 ) -> None:
-    """Train on your graph, molecules or signals; ends with a report."""
+    """Train on a graph, molecules or signals, and write a report."""
     shared.begin(f"Reading {source}.")
     from specformer.tasks.job import source_name
     from specformer.tasks.resolve import resolve
@@ -134,16 +138,14 @@ def train(
 
 @shares("data", "cache", "json", "quiet")
 def resume(
-    run: Annotated[
-        Path, typer.Argument(help="The folder of a `specformer train` that was stopped.")
-    ],
+    run: Annotated[Path, typer.Argument(help="Folder of a `specformer train` that was stopped.")],
     shared: Shared,
     from_scratch: Annotated[
         bool,
-        typer.Option("--from-scratch", help="Discard its checkpoints and start the run over."),
+        typer.Option("--from-scratch", help="Delete its checkpoints and start again."),
     ] = False,
 ) -> None:
-    """Go on with a stopped training run, from its last checkpoint to the same result."""
+    """Continue a stopped training run from its last checkpoint; the result is the same."""
     shared.begin(f"Reading {run}.")
     from specformer.reports.html import write_report
     from specformer.tasks.resolve import read_job
@@ -241,36 +243,40 @@ def _show_trained(run: RunFolder, result: dict[str, Any], report: Path, shared: 
 
 @shares("data", "cache", "json", "device", "columns")
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run folder of `specformer train`.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a finished `specformer train`.")],
     shared: Shared,
     graph: Annotated[
         str | None,
         typer.Option(
             help="Another graph with the same features, or a file of molecules. "
-            "(default: the run's)"
+            "(default: the data of the run)"
         ),
     ] = None,
     smiles: Annotated[
-        list[str] | None, typer.Option(help="A molecule; as often as you like.")
+        list[str] | None, typer.Option(help="A molecule, as SMILES. Repeat it for more molecules.")
     ] = None,
     spectrum: Annotated[
-        str | None, typer.Option(help="Nodes: decomposed, or density for large graphs.")
+        str | None,
+        typer.Option(help="Nodes: decomposed, or density for large graphs. (default: the run's)"),
     ] = None,
     degree: Annotated[
-        int | None, typer.Option(help="Nodes: degree of filters, with --spectrum density.")
+        int | None,
+        typer.Option(
+            help="Nodes: degree of the filters, with --spectrum density. (default: the run's)"
+        ),
     ] = None,
     pairs: Annotated[
-        Path | None, typer.Option(help="Links: a table of two columns, the pairs to score.")
+        Path | None, typer.Option(help="Links: a table of two columns with the pairs to score.")
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(help="Links: how many of the likeliest missing ones. (default: 100)"),
+        typer.Option(help="Links: how many of the likeliest missing links. (default: 100)"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="CSV file to write; - is stdout. (default: stdout)")
+        Path | None, typer.Option(help="CSV file to write, or - for stdout. (default: stdout)")
     ] = None,
 ) -> None:
-    """Predict with a trained model, as CSV: a row for every node, molecule or pair of nodes."""
+    """Write predictions of a trained model as CSV: one row per node, molecule or pair of nodes."""
     shared.begin(f"Reading {run}.")
     from specformer.errors import check_known
     from specformer.tasks.job import Workplace

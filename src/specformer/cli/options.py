@@ -25,7 +25,7 @@ _COLUMN = "_column"
 
 
 def _column(option: str, told: str) -> Any:
-    panel = "Columns of a file, where their names do not tell"
+    panel = "Columns of a file (default: recognised by their names)"
     return typer.Option(option, help=told, rich_help_panel=panel)
 
 
@@ -33,70 +33,76 @@ def _column(option: str, told: str) -> Any:
 class Shared:
     """The options that :func:`shares` gives a command; the others have their defaults."""
 
-    model: Annotated[str, typer.Option(help="specformer, gcn, gat, gprgnn, …")] = "specformer"
+    model: Annotated[str, typer.Option(help="The model: specformer, gcn, gat, gprgnn, …")] = (
+        "specformer"
+    )
     task: Annotated[
         str | None,
         typer.Option(
-            help="Nodes, molecules: regression or classification. (default: by the labels) "
-            "A graph's links: links."
+            help="What to learn. Nodes, molecules: regression or classification. Links of a graph: "
+            "links. (default: decided by the labels)"
         ),
     ] = None
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Nodes, molecules: accuracy, f1, rocauc, ap; rmse, mae, r2. (default: by the task)"
+            help="Nodes, molecules: the score. Classification: accuracy, f1, rocauc or ap. "
+            "Regression: rmse, mae or r2. (default: decided by the task)"
         ),
     ] = None
     assignments: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a recipe's setting; as often as you like."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one setting of the recipe. Repeat it for more settings.",
         ),
     ] = None
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with data files. (default: $SPECFORMER_DATA, then data/)"),
+        typer.Option(help="Folder with data files. (default: $SPECFORMER_DATA, else data/)"),
     ] = None
     cache: Annotated[
-        Path | None, typer.Option(help="Folder for spectra. (default: below ~/.cache)")
+        Path | None,
+        typer.Option(help="Folder that keeps computed spectra. (default: inside ~/.cache)"),
     ] = None
     json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")
+        bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto"
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything drawn at random.")
-    ] = 0
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on stderr.")] = (
+        False
+    )
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu or cuda.")] = "auto"
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random numbers.")] = 0
     out: Annotated[
-        Path | None, typer.Option(help="Run folder to write. (default: a new one in runs/)")
+        Path | None, typer.Option(help="Folder to write the run to. (default: a new one in runs/)")
     ] = None
     results: Annotated[
-        Path | None, typer.Option(help="The ledger's folder. (default: results/)")
+        Path | None, typer.Option(help="Folder of the recorded results. (default: results/)")
     ] = None
-    label_column: Annotated[str | None, _column("--label", "Nodes: the column of classes.")] = None
+    label_column: Annotated[str | None, _column("--label", "Nodes: the column of labels.")] = None
     id_column: Annotated[str | None, _column("--id", "Nodes, molecules: the column of ids.")] = None
-    source_column: Annotated[str | None, _column("--source", "Edges: the column of one end.")] = (
-        None
-    )
+    source_column: Annotated[
+        str | None, _column("--source", "Edges: the column of the first node.")
+    ] = None
     target_column: Annotated[
-        str | None, _column("--target", "Edges: the column of the other end.")
+        str | None, _column("--target", "Edges: the column of the second node.")
     ] = None
     weight_column: Annotated[
-        str | None, _column("--weight", "Edges: the column of weights, or none.")
+        str | None, _column("--weight", "Edges: the column of weights, or none to ignore weights.")
     ] = None
     features_column: Annotated[
-        str | None, _column("--features", "Nodes: the columns of features, as a,b,c.")
+        str | None, _column("--features", "Nodes: the columns of features, such as a,b,c.")
     ] = None
     split_column: Annotated[
         str | None,
-        _column("--split-column", "Nodes, molecules: the column of train, valid and test."),
+        _column("--split-column", "Nodes, molecules: the column that says train, valid or test."),
     ] = None
     smiles_column: Annotated[
         str | None, _column("--smiles-column", "Molecules: the column of SMILES.")
     ] = None
     targets_column: Annotated[
-        str | None, _column("--targets", "Molecules: the columns to learn, as a,b.")
+        str | None, _column("--targets", "Molecules: the columns to learn, such as a,b.")
     ] = None
 
     @property

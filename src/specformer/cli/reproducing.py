@@ -40,26 +40,29 @@ _CHECKPOINTED = (3, 4)
 
 @shares("results", "assignments", "data", "cache", "json", "quiet", "device", "seed", "out")
 def table(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="The paper's: 1, 2, 3 or 4.")],
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="Number of the paper's table: 1, 2, 3 or 4.")
+    ],
     shared: Shared,
     models: Annotated[
-        str | None, typer.Option(help="Tables 1 to 3: comma-separated. (default: all)")
+        str | None, typer.Option(help="Tables 1 to 3: models, comma-separated. (default: all)")
     ] = None,
     images: Annotated[
         str | None,
-        typer.Option(help="Table 1: the first N images, or some by number: 19,28. (default: all)"),
+        typer.Option(help="Table 1: how many images, or their numbers: 19,28. (default: all)"),
     ] = None,
     filters: Annotated[
-        str | None, typer.Option(help="Table 1: comma-separated. (default: all five)")
+        str | None, typer.Option(help="Table 1: filters, comma-separated. (default: all five)")
     ] = None,
     recipes: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated; table 4: bare, encoding, small, medium, large. (default: all)"
+            help="Recipes, comma-separated. Table 4: bare, encoding, small, medium, large. "
+            "(default: all)"
         ),
     ] = None,
     datasets: Annotated[
-        str | None, typer.Option(help="Tables 2 to 4: comma-separated. (default: all)")
+        str | None, typer.Option(help="Tables 2 to 4: data sets, comma-separated. (default: all)")
     ] = None,
     runs: Annotated[
         int | None, typer.Option(help="Tables 2 to 4: how many runs. (default: 10)")
@@ -68,10 +71,10 @@ def table(
         int | None, typer.Option(help="Table 3: how many runs train at the same time. (default: 1)")
     ] = None,
     recorded: Annotated[
-        bool, typer.Option("--recorded", help="Show what results/ holds; run nothing.")
+        bool, typer.Option("--recorded", help="Show the recorded results; train nothing.")
     ] = False,
 ) -> None:
-    """Run one of the paper's tables, or show what is recorded of it, beside the paper's figures."""
+    """Run a table of the paper, or show its recorded results, beside the paper's numbers."""
     if not recorded:
         shared.begin(f"Starting table {name}.")
     given = {
@@ -200,16 +203,14 @@ def _show_recorded(number: int, chosen: Mapping[str, Sequence[str] | None], shar
 @shares("assignments", "data", "cache", "device", "seed", "json", "quiet")
 def figure(
     shared: Shared,
-    name: Annotated[str | None, typer.Argument(help="Which figure; see --list.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the figure; see --list.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
     run: Annotated[
-        Path | None, typer.Option(help="A finished run to draw it of. (default: a fresh one)")
+        Path | None, typer.Option(help="A finished run to draw. (default: train a new one)")
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for NAME.png and NAME.svg. (default: this one)")
-    ] = Path(),
+    out: Annotated[Path, typer.Option(help="Folder for NAME.png and NAME.svg.")] = Path(),
 ) -> None:
-    """Draw one of the paper's figures as PNG and SVG, of a finished run or of a fresh one."""
+    """Draw a figure of the paper as PNG and SVG, from a finished run or a new one."""
     if listed:
         _list(shared)
         return

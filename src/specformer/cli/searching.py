@@ -21,7 +21,7 @@ from specformer.cli.output import echo, farewell, print_json
 if TYPE_CHECKING:
     from specformer.training.runs.folder import RunFolder
 
-_Source = Annotated[str, typer.Argument(help="A graph or molecules, as `train` takes them.")]
+_Source = Annotated[str, typer.Argument(help="A graph or molecules, as for `train`.")]
 #: The keys of a result that `compare --json` prints.
 _SHOWN = (
     "dataset", "metric", "split", "runs", "against", "rows", "differences", "failures", "seconds",
@@ -36,37 +36,49 @@ def tune(
     source: _Source,
     shared: Shared,
     recipe: Annotated[
-        str | None, typer.Option(help="Where to start: paper, default, … or a .yaml file.")
+        str | None, typer.Option(help="Start from this recipe: paper, default, … or a .yaml file.")
     ] = None,
-    trials: Annotated[int, typer.Option(help="Settings to try, the recipe's own first.")] = 30,
+    trials: Annotated[
+        int, typer.Option(help="How many settings to try. The recipe is the first.")
+    ] = 30,
     splits: Annotated[
-        int | None, typer.Option(help="Splits a trial trains on. (default: 3; molecules 1)")
+        int | None,
+        typer.Option(help="Splits that each trial trains on. (default: 3; molecules: 1)"),
     ] = None,
-    finalists: Annotated[int, typer.Option(help="Trials to repeat on every split.")] = 3,
+    finalists: Annotated[
+        int, typer.Option(help="How many of the best trials to repeat on --runs splits.")
+    ] = 3,
     runs: Annotated[
-        int | None, typer.Option(help="Splits the finalists train on. (default: 10; molecules 3)")
+        int | None,
+        typer.Option(help="Splits that the finalists train on. (default: 10; molecules: 3)"),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Begin no other trial after this long.")
+        float | None,
+        typer.Option(help="Start no new trial after this many seconds. (default: no limit)"),
     ] = None,
     explore: Annotated[
-        int, typer.Option(help="Trials before every second one changes one of the best.")
+        int,
+        typer.Option(
+            help="Random trials. After these, every second trial changes one of the best."
+        ),
     ] = 20,
     parameters: Annotated[
-        int | None, typer.Option(help="The most parameters a model may have.")
+        int | None, typer.Option(help="The most parameters a model may have. (default: no limit)")
     ] = None,
     start: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Molecules: a finished run whose models every trial starts from."
+            "--from", help="Molecules: a finished run. Every trial starts from its models."
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the search; an existing one goes on. (default: runs/tune-…)"),
+        typer.Option(
+            help="Folder of the search. An existing one is continued. (default: runs/tune-…)"
+        ),
     ] = None,
 ) -> None:
-    """Search for settings on validation data; writes a recipe that train --recipe takes."""
+    """Search for settings by validation scores, and write them as a recipe for `train`."""
     shared.begin(f"Reading {source}.")
     from specformer.paper.table_rows import plain_interval
     from specformer.tasks.job import source_name
@@ -112,29 +124,32 @@ def compare(
     models: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated, each perhaps with a recipe: specformer:best,gcn. "
-            "(default: specformer,gcn,gat,gprgnn,mlp,chebnetii,gcnii; molecules specformer,gin,gps)"
+            help="Models, with a recipe or without: specformer:best,gcn. (default: specformer, "
+            "gcn, gat, gprgnn, mlp, chebnetii, gcnii; molecules: specformer, gin, gps)"
         ),
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help="Search for each model's settings that long, on validation data."),
+        typer.Option(
+            help="First search for settings, this many seconds per model. (default: no search)"
+        ),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Splits. (default: 10, or the file's; molecules 3)")
+        int | None,
+        typer.Option(help="How many splits. (default: 10, or those in the file; molecules: 3)"),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="The model that the others are compared with. (default: best)"),
+        typer.Option(help="The model that the others are compared with. (default: the best)"),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write; an existing one goes on. (default: a new one in runs/)"
+            help="Folder to write. An existing one is continued. (default: a new one in runs/)"
         ),
     ] = None,
 ) -> None:
-    """Compare models on the same splits: which differences hold, time, size; ends with a report."""
+    """Train several models on the same splits, and write a report that compares them."""
     shared.begin(f"Reading {source}.")
     from specformer.cli.terminal import show_comparison
     from specformer.tasks.compare import compare_models
