@@ -1,0 +1,449 @@
+r"""The paper's equations, written out literally and slowly: both models, for reading and for tests.
+
+Everything is dense and explicit: attention is a softmax matrix over *all* eigenvalues, heads are a
+Python loop, every basis is an n×n matrix, the combined bases are n×n×d, and sums are loops. Nothing
+is imported from the rest of the package, whose fast paths are compared with this module. Equation
+numbers are those of `the paper <https://arxiv.org/abs/2303.01028>`_.
+
+The functions take the parameters of a module by name (``module.state_dict()``, or a dict of its
+parameters for gradients) and are differentiable in them. Dropout is left out.
+
+Example:
+    >>> import torch, specformer as sf
+    >>> spectrum = sf.decompose(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
+    >>> model, x = sf.Specformer(8, 16, 3).eval(), torch.randn(4, 8)
+    >>> given = (model.state_dict(), model.config, x, spectrum.eigenvalues, spectrum.eigenvectors)
+    >>> bool((specformer(*given) - model(x, spectrum)).abs().max() < 1e-4)
+    True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+State = Mapping[str, Tensor]
+Config = Mapping[str, Any]
+
+
+def part(state: State, name: str) -> dict[str, Tensor]:
+    """The parameters of the submodule ``name``."""
+    return {
+        key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(name + ".")
+    }
+
+
+def linear(state: State, x: Tensor) -> Tensor:
+    """X Wᵀ + b."""
+    out = x @ state["weight"].T
+    return out + state["bias"] if "bias" in state else out
+
+
+def layer_norm(state: State, x: Tensor) -> Tensor:
+    """Each row with mean 0 and variance 1, then scale and shift."""
+    rows = []
+    for row in x:
+        centred = row - row.mean()
+        normal = centred / torch.sqrt((centred**2).mean() + 1e-5)
+        rows.append(normal * state["weight"] + state["bias"])
+    return torch.stack(rows)
+
+
+def batch_norm(state: State, x: Tensor, training: bool) -> Tensor:
+    """Each column with mean 0 and variance 1 over the batch, or over past batches in evaluation."""
+    if training:
+        mean, variance = x.mean(dim=0), ((x - x.mean(dim=0)) ** 2).mean(dim=0)
+    else:
+        mean, variance = state["running_mean"], state["running_var"]
+    return (x - mean) / torch.sqrt(variance + 1e-5) * state["weight"] + state["bias"]
+
+
+def normalise(state: State, name: str | None, x: Tensor, training: bool) -> Tensor:
+    """The normalisation of that name; None is the identity."""
+    if name is None:
+        return x
+    return layer_norm(state, x) if name == "layer" else batch_norm(state, x, training)
+
+
+def activate(name: str | None, x: Tensor) -> Tensor:
+    """The activation of that name; None is the identity."""
+    if name is None:
+        return x
+    if name == "relu":
+        return torch.where(x > 0, x, torch.zeros_like(x))
+    if name == "tanh":
+        return (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())
+    assert name == "gelu"
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+# --- §4.1: encoding and encoder -----------------------------------------------------------------
+
+
+def encoding(eigenvalues: Tensor, d: int, epsilon: float = 100.0) -> Tensor:
+    """Z = [λ ‖ ρ(λ)], Eq. 2: one eigenvalue and one channel at a time."""
+    rows = []
+    for value in eigenvalues:
+        row = [value]
+        for i in range(d // 2):
+            row.append(torch.sin(epsilon * value / 10000 ** (2 * i / d)))
+            row.append(torch.cos(epsilon * value / 10000 ** (2 * i / d)))
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def attention_matrix(state: State, z: Tensor, head: int, num_heads: int) -> Tensor:
+    """B of one head, q×q, over all eigenvalues."""
+    width = z.shape[1] // num_heads
+    rows = slice(head * width, (head + 1) * width)
+    queries = z @ state["query.weight"][rows].T + state["query.bias"][rows]
+    keys = z @ state["key.weight"][rows].T + state["key.bias"][rows]
+    scores = queries @ keys.T / math.sqrt(width)
+    return torch.stack([row.exp() / row.exp().sum() for row in scores])
+
+
+def attention_heads(state: State, z: Tensor, num_heads: int) -> list[Tensor]:
+    """Z_m of every head."""
+    width = z.shape[1] // num_heads
+    heads = []
+    for head in range(num_heads):
+        rows = slice(head * width, (head + 1) * width)
+        values = z @ state["value.weight"][rows].T + state["value.bias"][rows]
+        heads.append(attention_matrix(state, z, head, num_heads) @ values)
+    return heads
+
+
+def feed_forward(state: State, x: Tensor) -> Tensor:
+    """Two linear maps and a GELU between them."""
+    return linear(part(state, "2"), activate("gelu", linear(part(state, "0"), x)))
+
+
+def encoder_block(state: State, z: Tensor, num_heads: int) -> Tensor:
+    """Eq. 3, with layer norms first; without attention if it has no weights."""
+    if part(state, "attention"):
+        normed = layer_norm(part(state, "attention_norm"), z)
+        heads = attention_heads(part(state, "attention"), normed, num_heads)
+        z = linear(part(state, "attention.out"), torch.cat(heads, dim=1)) + z
+    normed = layer_norm(part(state, "feed_forward_norm"), z)
+    return feed_forward(part(state, "feed_forward"), normed) + z
+
+
+def encoder(state: State, eigenvalues: Tensor, num_heads: int, epsilon: float = 100.0) -> Tensor:
+    """Ẑ of all eigenvalues."""
+    d, width = state["embedding.weight"].shape
+    encoded = eigenvalues[:, None] if width == 1 else encoding(eigenvalues, d, epsilon)
+    z = linear(part(state, "embedding"), encoded)
+    block = 0
+    while part(state, f"blocks.{block}"):
+        z = encoder_block(part(state, f"blocks.{block}"), z, num_heads)
+        block += 1
+    return z
+
+
+# --- §4.2: decoder and bases --------------------------------------------------------------------
+
+
+def spectral_filter(
+    state: State,
+    eigenvalues: Tensor,
+    num_heads: int,
+    *,
+    decoder: str = "joint",
+    epsilon: float = 100.0,
+) -> Tensor:
+    """The new eigenvalues λ_1 … λ_M, q×M."""
+    z = encoder(part(state, "encoder"), eigenvalues, num_heads, epsilon)
+    state = part(state, "decoder")
+    if decoder == "joint":  # one map of the whole representation, as in the authors' code
+        return linear(part(state, "linear"), z)
+    normed = layer_norm(part(state, "norm"), z)
+    columns = [
+        linear(part(state, "linear"), head)[:, 0]  # Eq. 4
+        for head in attention_heads(part(state, "attention"), normed, num_heads)
+    ]
+    return torch.stack(columns, dim=1)
+
+
+def layer_response(state: State, config: Config, layer: int, eigenvalues: Tensor) -> Tensor:
+    """The new eigenvalues of a layer's filter: the only one, or its own with large sharing."""
+    filt = part(state, f"filters.{layer if config['sharing'] == 'large' else 0}")
+    options = {"decoder": config["decoder"], "epsilon": config["epsilon"]}
+    return spectral_filter(filt, eigenvalues, config["num_heads"], **options)
+
+
+def stacked_bases(response: Tensor, vectors: Tensor) -> Tensor:
+    """[I ‖ S_1 ‖ … ‖ S_M] with S_m = U diag(λ_m) Uᵀ, n×n×(M+1)."""
+    stack = [torch.eye(len(vectors), dtype=vectors.dtype)]
+    stack += [vectors @ torch.diag(column) @ vectors.T for column in response.T]
+    return torch.stack(stack, dim=2)
+
+
+def combined_bases(state: State, response: Tensor, vectors: Tensor, kind: str) -> Tensor:
+    """Ŝ = FFN([I ‖ S_1 ‖ … ‖ S_M]), Eq. 5: n×n×d, entry by entry."""
+    entries = stacked_bases(response, vectors)
+    if kind == "ffn":
+        return feed_forward(part(state, "network"), entries)
+    return entries @ state["weight"]  # per-channel weights, as in the authors' code
+
+
+# --- §4.3: convolution and model ----------------------------------------------------------------
+
+
+def filter_channels(combined: Tensor, x: Tensor) -> Tensor:
+    """Ŝ_c x_c, one channel at a time."""
+    return torch.stack([combined[:, :, c] @ x[:, c] for c in range(x.shape[1])], dim=1)
+
+
+def convolution(
+    state: State, x: Tensor, combined: Tensor, options: Config, training: bool = False
+) -> Tensor:
+    """Eq. 6."""
+    filtered = filter_channels(combined, x)
+    if options["transform"]:
+        filtered = linear(part(state, "transform"), filtered)
+    filtered = normalise(part(state, "norm"), options["norm"], filtered, training)
+    out = activate(options["activation"], filtered)
+    return out + x if options["residual"] else out
+
+
+def residual_block(
+    state: State, x: Tensor, combined: Tensor, norm: str | None, training: bool, linear_last: bool
+) -> Tensor:
+    """A block of the deep form, which is not in the paper: ReLU(norm(X W_r + Ŝ X W_s)).
+
+    W_r may be missing. A linear block ends with the sum.
+    """
+    signal = linear(part(state, "signal"), x)
+    filtered, skip = filter_channels(combined, signal), part(state, "skip")
+    out = linear(skip, x) + filtered if skip else filtered
+    if linear_last:
+        return out
+    return activate("relu", normalise(part(state, "norm"), norm or "batch", out, training))
+
+
+def specformer(
+    state: State,
+    config: Config,
+    x: Tensor,
+    eigenvalues: Tensor,
+    vectors: Tensor,
+    training: bool = False,
+) -> Tensor:
+    """The node model with this configuration and without dropout."""
+    hidden = linear(part(state, "lift"), x)
+    deep = config["form"] == "deep"
+    if config["space"] == "output" and not deep:
+        hidden = linear(part(state, "readout"), activate("relu", hidden))
+    for layer in range(config["num_layers"]):
+        of_bases = 0 if config["sharing"] == "small" else layer
+        response = layer_response(state, config, layer, eigenvalues)
+        if deep and config["local"]:  # a step to the neighbours, I − L, is one basis more
+            response = torch.cat([response, 1 - eigenvalues[:, None]], dim=1)
+        bases = part(state, f"convs.{of_bases}.bases")
+        combined = combined_bases(bases, response, vectors, config["bases"])
+        conv = part(state, f"convs.{layer}")
+        if deep:
+            ends = config["linear_last"] and layer == config["num_layers"] - 1
+            hidden = residual_block(conv, hidden, combined, config["norm"], training, ends)
+        else:
+            hidden = convolution(conv, hidden, combined, config, training)
+    if deep or config["space"] == "hidden":
+        hidden = linear(part(state, "readout"), hidden)
+    return hidden
+
+
+# --- Appendix: condensation of self-attention ---------------------------------------------------
+
+
+def condensed_attention(state: State, eigenvalues: Tensor, num_heads: int) -> Tensor:
+    """B̂ of the first block, heads×3×3: columns summed by band, rows averaged."""
+    d = state["embedding.weight"].shape[0]
+    z = linear(part(state, "embedding"), encoding(eigenvalues, d))
+    normed = layer_norm(part(state, "blocks.0.attention_norm"), z)
+    bands = [
+        [p for p, value in enumerate(eigenvalues.tolist()) if low <= value < high]
+        for low, high in ((0, 2 / 3), (2 / 3, 4 / 3), (4 / 3, math.inf))
+    ]
+    condensed = torch.zeros(num_heads, 3, 3, dtype=z.dtype)
+    for head in range(num_heads):
+        matrix = attention_matrix(part(state, "blocks.0.attention"), normed, head, num_heads)
+        for i, rows in enumerate(bands):
+            for j, columns in enumerate(bands):
+                total = sum((matrix[p, q] for p in rows for q in columns), torch.zeros(()))
+                condensed[head, i, j] = total / len(rows) if rows else 0.0
+    return condensed
+
+
+# --- Many molecules -----------------------------------------------------------------------------
+
+
+#: One tensor per molecule.
+Tensors = list[Tensor]
+
+
+class Molecule(NamedTuple):
+    """One molecule.
+
+    nodes: n×columns integers; bonds: n×n×columns integers, shifted by one, zeros for no bond;
+    eigenvalues: n; vectors: n×n, one eigenvector per column; fingerprint: counts, may be empty.
+    """
+
+    nodes: Tensor
+    bonds: Tensor
+    eigenvalues: Tensor
+    vectors: Tensor
+    fingerprint: Tensor = torch.zeros(0)
+
+
+def embed(state: State, features: Tensor, cardinalities: Sequence[int]) -> Tensor:
+    """The sum of one vector per column; the columns' tables are concatenated."""
+    tables = state["weight"].split(list(cardinalities))
+    vectors = [table[features[..., column]] for column, table in enumerate(tables)]
+    return torch.stack(vectors).sum(dim=0)
+
+
+def norm(state: State, parts: Tensors, training: bool) -> Tensors:
+    """Batch normalisation over the rows of all molecules together."""
+    rows = [x.flatten(0, -2) for x in parts]
+    results = batch_norm(state, torch.cat(rows), training).split([len(x) for x in rows])
+    return [y.reshape(x.shape) for x, y in zip(parts, results, strict=True)]
+
+
+def combined_graph_bases(state: State, raw: Tensors, config: Config, training: bool) -> Tensors:
+    """Ŝ of every molecule, n×n×d."""
+    parts = [linear(part(state, "first"), x) for x in raw]
+    if config["bases_norm"] == "batch":
+        parts = norm(part(state, "first_norm"), parts, training)
+    parts = [linear(part(state, "second"), activate("gelu", x)) for x in parts]
+    if config["bases_norm"] == "batch":
+        parts = norm(part(state, "second_norm"), parts, training)
+    return softmax_sources([activate(config["bases_activation"], x) for x in parts], config)
+
+
+def softmax_sources(parts: Tensors, config: Config) -> Tensors:
+    """The softmax over the sources j of every target i, if it is configured."""
+    if config["normalise_bases"] == "softmax":
+        parts = [x.exp() / x.exp().sum(dim=1, keepdim=True) for x in parts]
+    return parts
+
+
+def graph_convolution(
+    state: State, hidden: Tensors, bonds: Tensors, bases: Tensors, training: bool
+) -> Tensors:
+    """Σ_j (linear + GELU)(h_j + e_ij) ⊙ Ŝ_ij, with a norm also ρ, BN and GELU, then FFN."""
+    summed = []
+    for h, e, s in zip(hidden, bonds, bases, strict=True):
+        rows = []
+        for i in range(len(h)):
+            messages = activate("gelu", linear(part(state, "message"), h + e[i]))
+            rows.append((messages * s[i]).sum(dim=0))
+        summed.append(torch.stack(rows))
+    if part(state, "norm"):
+        summed = norm(part(state, "norm"), [signed_root(x) for x in summed], training)
+        summed = [activate("gelu", x) for x in summed]
+    summed = [h + x for h, x in zip(hidden, summed, strict=True)]
+    parts = [linear(part(state, "first"), h) for h in summed]
+    parts = [activate("relu", x) for x in norm(part(state, "first_norm"), parts, training)]
+    parts = [linear(part(state, "second"), x) for x in parts]
+    parts = [activate("relu", x) for x in norm(part(state, "second_norm"), parts, training)]
+    return [h + x for h, x in zip(summed, parts, strict=True)]
+
+
+def signed_root(x: Tensor) -> Tensor:
+    """ρ(x) = x / √(1 + |x|)."""
+    return x / torch.sqrt(1 + x.abs())
+
+
+def shared_rings(bonds: Tensor, longest: int) -> Tensor:
+    """Number of rings of at least k = 3, 4, … atoms that two atoms share, n×n×(longest − 2).
+
+    A ring is a connected set of atoms, each of which is bonded to exactly two others of the set.
+    """
+    n, joined = len(bonds), (bonds > 0).any(dim=-1).tolist()
+    shared = torch.zeros(n, n, longest - 2)
+    for size in range(3, min(n, longest) + 1):
+        for atoms in combinations(range(n), size):
+            near = {i: [j for j in atoms if j != i and joined[i][j]] for i in atoms}
+            if any(len(others) != 2 for others in near.values()):
+                continue
+            walk = [atoms[0], near[atoms[0]][0]]
+            while walk[-1] != atoms[0]:
+                one, other = near[walk[-1]]
+                walk.append(one if one != walk[-2] else other)
+            if len(walk) == size + 1:  # all atoms were visited
+                for i in atoms:
+                    shared[i, list(atoms), : size - 2] += 1
+    return shared
+
+
+def pair_update(state: State, states: Tensors, hidden: Tensors, training: bool) -> Tensors:
+    """p_ij + W_o GELU(BN(ρ((W_q h_i + W_k h_j) ⊙ W_g p_ij) + W_b p_ij)), one pair at a time."""
+    mixed = []
+    for p, h in zip(states, hidden, strict=True):
+        q, k = linear(part(state, "ends"), h).chunk(2, dim=1)
+        g, b = linear(part(state, "own"), p).chunk(2, dim=2)
+        rows = [
+            torch.stack([signed_root((q[i] + k[j]) * g[i, j]) + b[i, j] for j in range(len(h))])
+            for i in range(len(h))
+        ]
+        mixed.append(torch.stack(rows))
+    mixed = [activate("gelu", x) for x in norm(part(state, "norm"), mixed, training)]
+    return [p + linear(part(state, "out"), x) for p, x in zip(states, mixed, strict=True)]
+
+
+def layers_with_states(
+    state: State, config: Config, hidden: Tensors, bonds: Tensors, raw: Tensors, training: bool
+) -> Tensors:
+    """All layers of the form ``"pairs"``, which is not in the paper; Ŝ_ij = W_s p_ij."""
+    own = [linear(part(state, "places"), x.diagonal().T) for x in raw]
+    hidden = [h + x for h, x in zip(hidden, own, strict=True)]
+    plain = {**config, "normalise_bases": None}
+    states = combined_graph_bases(part(state, "bases.0"), raw, plain, training)
+    states = [p + e for p, e in zip(states, bonds, strict=True)]
+    for layer in range(config["num_layers"]):
+        update = part(state, f"updates.{layer}")
+        states = pair_update(update, states, hidden, training)
+        weights = softmax_sources([linear(part(update, "weigh"), p) for p in states], config)
+        conv = part(state, f"convs.{layer}")
+        hidden = graph_convolution(conv, hidden, bonds, weights, training)
+    return norm(part(state, "last_norm"), hidden, training)
+
+
+def graph_specformer(
+    state: State, config: Config, molecules: Sequence[Molecule], training: bool = False
+) -> Tensor:
+    """The graph model with this configuration and without dropout; one row per molecule."""
+    edge_values = [count + 1 for count in config["edge_cardinalities"]]
+    atoms, kinds = part(state, "atoms"), part(state, "bonds")
+    hidden = [embed(atoms, molecule.nodes, config["node_cardinalities"]) for molecule in molecules]
+    bonds = [embed(kinds, molecule.bonds, edge_values) for molecule in molecules]
+    bases: Tensors = []
+    for layer in range(config["num_layers"]):
+        if layer == 0 or config["sharing"] != "small":
+            raw = [
+                stacked_bases(layer_response(state, config, layer, one.eigenvalues), one.vectors)
+                for one in molecules
+            ]
+            if config["max_ring"]:
+                rings = [shared_rings(one.bonds, config["max_ring"]) for one in molecules]
+                logs = [torch.log(1 + r.to(x)) for x, r in zip(raw, rings, strict=True)]
+                raw = [torch.cat([x, r], dim=2) for x, r in zip(raw, logs, strict=True)]
+            if config["form"] == "pairs":
+                hidden = layers_with_states(state, config, hidden, bonds, raw, training)
+                break
+            bases = combined_graph_bases(part(state, f"bases.{layer}"), raw, config, training)
+        hidden = graph_convolution(part(state, f"convs.{layer}"), hidden, bonds, bases, training)
+    if config["pooling"] == "max":
+        rows = torch.stack([h.max(dim=0).values for h in hidden])
+    else:
+        rows = torch.stack([getattr(h, config["pooling"])(dim=0) for h in hidden])
+    if config["fingerprint"]:
+        counts = torch.stack([molecule.fingerprint.to(rows) for molecule in molecules])
+        parts = activate("relu", linear(part(state, "parts.map"), torch.log(1 + counts)))
+        rows = torch.cat([rows, parts], dim=1)
+    return linear(part(state, "readout"), rows)
