@@ -1,1 +1,1 @@
-"""Speed, memory and size, measured from a checkout: ``make bench``, ``make walks``."""
+"""Measure speed, memory and code size in a checkout: ``make bench``, ``make walks``."""

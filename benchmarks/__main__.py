@@ -22,29 +22,34 @@ app = typer.Typer(name="benchmarks", add_completion=False, pretty_exceptions_ena
 def bench(
     shared: Shared,
     suite: Annotated[
-        str, typer.Argument(help="node, deep, graph, spectrum, decompose, overhead or same.")
+        str,
+        typer.Argument(help="The suite: node, deep, graph, spectrum, decompose, overhead or same."),
     ] = "node",
     datasets: Annotated[
-        str | None, typer.Option(help="Comma-separated. (default: the suite's own)")
+        str | None, typer.Option(help="Data sets, comma-separated. (default: those of the suite)")
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Epochs or steps per repeat; same: at most. (default: by device)"),
+        typer.Option(
+            min=1, help="Epochs or steps per repeat; in same, at most. (default: by device)"
+        ),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Interleaved repeats. (default: by device)")
+        int | None, typer.Option(min=1, help="How many repeats. (default: by device)")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Splits of the suite same. (default: ten)")
+        int | None, typer.Option(min=1, help="How many splits, in the suite same. (default: 10)")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to record the result in, results/bench/NAME.json.")
+        Path | None,
+        typer.Option(help="Also record the result in this file: results/bench/NAME.json."),
     ] = None,
 ) -> None:
-    """Measure speed and memory: ours beside the plain version, the peers, and the floor.
+    """Measure time and memory of our models, the plain version and other models.
 
-    The suite same compares results instead: accuracies and losses of ours and the plain loop.
-    The suite decompose has large spectra, each as NAME[:PAIRS[:SOLVER]].
+    The floor is the least time that this machine could take. The suite same compares results
+    instead: accuracies and losses of our loop and the plain loop. The suite decompose computes
+    large spectra; its data sets are written as NAME[:PAIRS[:SOLVER]].
     """
     from benchmarks.measure import Setting
     from benchmarks.record import record
@@ -69,7 +74,7 @@ def bench(
 
 
 def show_bench(result: Mapping[str, Any]) -> None:
-    """Print the tables of measured speed and memory."""
+    """Print the measured times and memory as tables."""
     from benchmarks.tables import bench_grids
     from specformer.cli.terminal import show_table
 

@@ -1,4 +1,4 @@
-r"""Stochastic block models of any size: drawn edge by edge, not pair by pair."""
+r"""Stochastic block models of any size, drawn edge by edge instead of pair by pair."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def block_graph(
     separation: float = 1.0,
     seed: int = 0,
 ) -> Graph:
-    r"""A graph with classes of equal size, in memory and time that grow with its edges.
+    r"""A graph with classes of equal size. Memory and time grow with the number of edges.
 
     An edge starts at a node drawn at random. Its other end is drawn from the same class with
     probability ``homophily``, else from the other classes. Loops and repeated edges are drawn
     again, so that exactly ``num_edges`` undirected edges remain. Features are
     :math:`x_i = s\,u_{y_i} + z_i`, with unit vectors u for the classes, standard normal noise z and
-    the ``separation`` s. :func:`specformer.datasets.csbm` has the exact contextual model for
-    graphs small enough for n × n numbers.
+    the ``separation`` s. For small graphs, :func:`specformer.datasets.csbm` draws from the exact
+    contextual model, which needs n × n numbers.
 
     Args:
-        num_nodes: n.
-        num_edges: undirected edges.
+        num_nodes: number of nodes n.
+        num_edges: number of undirected edges.
         num_classes: nodes take classes in turn, 0, 1, 2, …
         homophily: expected share of edges inside a class.
         num_features: columns of x.
-        separation: s; 0 leaves everything to the graph.
-        seed: of everything drawn.
+        separation: s; with 0 the features say nothing about the classes.
+        seed: seed of all random numbers.
 
     Example:
         >>> graph = block_graph(1000, 5000, num_classes=4)
@@ -49,7 +49,7 @@ def block_graph(
     y = np.arange(num_nodes) % num_classes
     codes = np.empty(0, dtype=np.int64)
     while len(codes) < num_edges:
-        # A few more than are missing; a surplus is taken out at random, so no node is favoured.
+        # Draw a few more than are missing, and remove the rest at random: no node is preferred.
         drawn = _pairs(generator, math.ceil(1.05 * (num_edges - len(codes))) + 8, y, homophily)
         codes = np.union1d(codes, drawn)
     surplus = generator.choice(len(codes), len(codes) - num_edges, replace=False)
@@ -88,7 +88,7 @@ def _check(num_nodes: int, num_edges: int, num_classes: int, homophily: float) -
         raise ConfigError(f"num_classes={num_classes} must lie between 1 and {num_nodes} nodes.")
     if not 0.0 <= homophily <= 1.0:
         raise ConfigError(f"homophily={homophily} must lie in [0, 1].")
-    # A quarter of the fewest pairs there can be keeps redrawing rare.
+    # With at most a quarter of the smallest number of pairs, few edges are drawn again.
     most = num_nodes * (num_nodes // num_classes - 1) // 8
     if not 0 <= num_edges <= most:
         raise ConfigError(

@@ -1,10 +1,10 @@
-"""What checksums cost: their share of a training's and of a spectrum's loading time.
+"""What checksums cost: their share of the time to train, and of the time to load a spectrum.
 
-``python -m benchmarks.checksum_costs`` prints both, in processor time, which a busy machine changes
-little, and what loading takes from the disk itself, in wall-clock time. Eigenvectors are mapped:
-without a check loading reads nothing at all, and the first use does. So three things are measured:
-loading alone, loading from the cache as ``train`` does, and loading with a first use, to filter
-the graph's features once.
+``python -m benchmarks.checksum_costs`` prints both shares in processor time, which depends little
+on other work of the machine. It also prints the wall-clock time to load from the disk. Eigenvectors
+are mapped into memory: without a checksum, loading reads nothing, and the first use reads them.
+So three things are measured: loading alone, loading from the cache as ``train`` does, and loading
+followed by a first use, which filters the graph's features once.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from specformer.training.runs.folder import RunFolder
 
 
 class Stopwatch:
-    """Adds up the time that some functions take."""
+    """Sums the time that some functions take."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def watch(self, place: Any, name: str) -> None:
-        """Replace a function by one that is timed."""
+        """Replace a function by one that measures its time."""
         function = getattr(place, name)
 
         def timed(*arguments: Any, **options: Any) -> Any:
@@ -51,7 +51,7 @@ class Stopwatch:
 
 
 def measured(work: Callable[[], object], repeats: int = 15) -> float:
-    """The least processor time of a few."""
+    """The smallest processor time of a few repeats."""
     seconds = []
     for _ in range(repeats):
         began = time.process_time()
@@ -61,7 +61,7 @@ def measured(work: Callable[[], object], repeats: int = 15) -> float:
 
 
 def from_disk(path: Path, work: Callable[[], object], repeats: int = 5) -> float:
-    """The least wall-clock time of a few, the system's copy of the file in memory dropped."""
+    """The smallest wall-clock time of a few repeats, without the file in the system's cache."""
     seconds = []
     for _ in range(repeats):
         with path.open("rb") as file:
@@ -74,7 +74,7 @@ def from_disk(path: Path, work: Callable[[], object], repeats: int = 5) -> float
 
 
 def main() -> None:
-    """Train and load, and print what part of it was spent on checksums."""
+    """Train and load, and print the share of checksums in the time."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -84,7 +84,7 @@ def main() -> None:
         file = folder / "spectrum.safetensors"
         spectrum.save(file)
         x, response = torch.as_tensor(graph.x, dtype=torch.float32), spectrum.eigenvalues.cos()
-        cold = from_disk(file, lambda: Spectrum.load(file))  # while nothing has the file mapped
+        cold = from_disk(file, lambda: Spectrum.load(file))  # before anything maps the file
         loaded = Spectrum.load(file)
         tensors = {"eigenvalues": loaded.eigenvalues, "eigenvectors": loaded.eigenvectors}
         checking = measured(lambda: checked_tensors.checksum(tensors))

@@ -1,4 +1,4 @@
-r"""Large spectra and many of them: what they cost, with ARPACK beside at a few eigenpairs."""
+r"""Time and memory of large spectra and of many small ones, with ARPACK for comparison."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from specformer.spectrum import Spectrum, decompose, decompose_many
 from specformer.tasks.job import holds_many
 from specformer.training.runs.progress import Update
 
-#: What a solver gives.
+#: The result of a solver.
 Found = TypeVar("Found")
 
-#: Each as ``NAME[:PAIRS[:SOLVER]]``, pairs as 50, 3000+3000 (either end) or all. A set of graphs is
-#: a name alone.
+#: Each case is ``NAME[:PAIRS[:SOLVER]]``; pairs are 50, 3000+3000 (both ends) or all. A set of
+#: graphs is only a name.
 CASES = (
     "ogbn-arxiv-structure:5000",
     "cornell5:3000+3000:chebyshev",
@@ -38,7 +38,7 @@ CASES = (
     "zinc",
     "molpcba",
 )
-#: Pairs that ARPACK is asked for, its tolerance, and the seconds it is given.
+#: Number of pairs that ARPACK computes, its tolerance, and its time limit in seconds.
 ARPACK_PAIRS, ARPACK_TOLERANCE, ARPACK_SECONDS = 20, 1e-5, 60.0
 _DEFAULT_PAIRS = "50"
 
@@ -69,12 +69,12 @@ class DecomposeCase:
         name, _, rest = text.partition(":")
         pairs, _, solver = rest.partition(":")
         case = cls(name, pairs or _DEFAULT_PAIRS, solver or "auto")
-        case.k  # noqa: B018 - read now, so that a wrong one is told before anything runs
+        case.k  # noqa: B018 - report a wrong value before anything runs
         return case
 
     @property
     def k(self) -> int | tuple[int, int] | None:
-        """As :func:`specformer.decompose` takes it."""
+        """The argument ``k`` of :func:`specformer.decompose`."""
         if self.pairs == "all":
             return None
         try:
@@ -89,7 +89,7 @@ class DecomposeCase:
 def bench_decompositions(
     cases: Sequence[str], setting: Setting, plan: DecomposePlan
 ) -> list[dict[str, Any]]:
-    """One row per case; graphs, and what ARPACK took on them, are kept for the next case."""
+    """One row per case. Graphs and ARPACK's times are kept for later cases of the same graph."""
     data, device = setting.data, setting.device
     read = [text if holds_many(text) else DecomposeCase.of(text) for text in cases]
     graphs: dict[str, Graph] = {}
@@ -146,7 +146,7 @@ def _measured(
 def _measured_set(
     graphs: GraphSet, device: torch.device, plan: DecomposePlan, update: Update
 ) -> dict[str, Any]:
-    """All eigenpairs of every graph of a set; ARPACK has nothing for many small ones."""
+    """All eigenpairs of every graph of a set. ARPACK cannot solve many small graphs at once."""
     solve = partial(decompose_many, graphs, device=device)
     spectra, seconds, peak = _timed(solve, device, plan, update)
     return {
@@ -170,11 +170,11 @@ def _measured_set(
 def _timed(
     solve: Callable[[], Found], device: torch.device, plan: DecomposePlan, update: Update
 ) -> tuple[Found, float, float | None]:
-    """What the last solve found, the median of the seconds, and the most megabytes it took."""
+    """The result of the last repeat, the median of the seconds, and the peak in megabytes."""
     seconds, peaks = [], []
     found: Found | None = None
     for repeat in range(plan.repeats):
-        found = None  # or the last one's result would count among the memory of this one
+        found = None  # else this repeat's peak would include the last result
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
@@ -191,10 +191,10 @@ def _timed(
 
 
 def arpack_seconds(graph: Graph, limit: float = ARPACK_SECONDS) -> float | None:
-    """SciPy's ARPACK on the CPU for the few smallest pairs, asked for the quick way.
+    """Seconds of SciPy's ARPACK on the CPU for a few of the smallest pairs.
 
-    These are the largest of I − L, which Lanczos finds first. None where it is not done within
-    ``limit`` seconds.
+    It computes the largest eigenvalues of I − L, because Lanczos finds these first. None if it does
+    not finish within ``limit`` seconds.
     """
     laplacian = normalised_laplacian(graph.adjacency)
     began = time.perf_counter()

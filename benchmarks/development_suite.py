@@ -1,7 +1,7 @@
-r"""The default of every model on the graphs that ours was chosen on: three splits each.
+r"""The recipe ``default`` of every model, on the graphs used to choose ours: three splits each.
 
-``python -m benchmarks.development_suite`` trains and keeps a line for each graph and model;
-``--table`` only prints what is kept, as the table of docs/how-to/choosing.md.
+``python -m benchmarks.development_suite`` trains, and saves one line per graph and model.
+``--table`` trains nothing and prints the saved lines as the table of docs/how-to/choosing.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEYS = ("dataset", "model", "metric", "form", "forms_tried", "parameters")
 
 
 def measured(graph: str, model: str, place: Workplace) -> dict[str, Any]:
-    """Train one model's default on three splits: its figures at the best validation metric."""
+    """Train a model's recipe ``default``; its scores at the best validation metric."""
     began = time.perf_counter()
     request = Request(graph, model=model, recipe="default")
     trained = train(resolve(request, SPLITS), place, lambda: None)
@@ -53,7 +53,7 @@ def kept(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Test figures in per cent; the mean rank, and how far a model is behind the best at most."""
+    """Test scores in per cent, mean ranks, and each model's largest distance from the best."""
     means = {(row["dataset"], row["model"]): 100 * row["test"]["mean"] for row in rows}
     models = [model for model in MODELS if any(model == each for _, each in means)]
     graphs = [g for g in GRAPHS if sum((g, m) in means for m in models) >= len(models) - 1]
@@ -76,7 +76,7 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Train what is asked for and keep it, or print what is kept."""
+    """Train and save the results, or print the saved ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", default=",".join(GRAPHS))
     parser.add_argument("--models", default=",".join(MODELS))

@@ -1,11 +1,15 @@
-r"""Do two checkouts put out the same? Run a list of commands with both, compare to the bit.
+r"""Do two checkouts give the same results? Run a list of commands in both, compare every bit.
 
-``python -m benchmarks.equal_outputs ../before`` compares this checkout with another one, on a CPU
-with one thread and a fresh cache each; ``--save before.json`` keeps what a checkout puts out, to be
-compared with later. Of a run folder it compares the figures of ``result.json``, the arrays of
-``outputs.npz``, the models' weights and each reading of ``metrics.jsonl``; of a spectrum its
-eigenvalues and vectors; of ``predict`` the CSV. What may differ by nature is left out: seconds,
-versions, commits, paths.
+``python -m benchmarks.equal_outputs ../before`` compares this checkout with another one. Both run
+on a CPU with one thread and an empty cache. ``--save before.json`` saves the results of a checkout,
+to compare with them later. Compared are
+
+- of a run folder: ``result.json``, the arrays of ``outputs.npz``, the models' weights and
+  every line of ``metrics.jsonl``;
+- of a spectrum: eigenvalues and eigenvectors;
+- of ``predict``: the CSV file.
+
+Values that always differ are left out: seconds, versions, commits, paths.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from specformer.graphs import write_npz
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _SMILES = ("CCO", "CCN", "c1ccccc1", "CC(=O)O", "CCCl", "C1CCCCC1", "CC(C)O", "CCOC", "CCCC", "CO")
-#: Keys of results that two runs of one program do not share.
+#: Keys of results that differ between two runs of the same program, by a part of their name.
 _VARYING = (
     "created",
     "second",
@@ -52,7 +56,7 @@ _VARYING = (
 )
 
 _FEW = "--set schedule.epochs=40"
-#: What is run, without ``--out``, and the folder or file that it writes.
+#: The commands, without ``--out``, and the folder or file that each writes.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "demo"),
     "train, nodes, default": (f"train graph.npz --runs 3 {_FEW}", "n"),
@@ -85,7 +89,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 def write_inputs(folder: Path) -> None:
-    """A graph, molecules and an image."""
+    """Write a graph, molecules and an image."""
     write_npz(folder / "graph.npz", csbm(homophily=-0.5, num_nodes=300, num_features=60))
     rows = [f"{text},{number % 7}" for number, text in enumerate(_SMILES * 6)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]))
@@ -94,7 +98,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def run_all(checkout: Path, folder: Path, names: list[str]) -> dict[str, dict[str, str]]:
-    """What every command puts out, as name and digest of each part."""
+    """The results of every command: name and digest of each part."""
     write_inputs(folder)
     environment = {
         **os.environ,
@@ -160,7 +164,7 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _settled(value: Any) -> Any:
-    """A document without what varies."""
+    """A document without the keys that vary."""
     if isinstance(value, dict):
         kept = {key: part for key, part in value.items() if not any(v in key for v in _VARYING)}
         return {key: _settled(part) for key, part in kept.items()}
@@ -172,7 +176,7 @@ def _digest(content: bytes) -> str:
 
 
 def outputs_of(checkout: Path, names: list[str]) -> dict[str, dict[str, str]]:
-    """What a checkout puts out, or what was saved of one."""
+    """The results of a checkout, or those saved in a file."""
     if checkout.is_file():
         saved: dict[str, dict[str, str]] = json.loads(checkout.read_text())
         return saved
@@ -182,13 +186,15 @@ def outputs_of(checkout: Path, names: list[str]) -> dict[str, dict[str, str]]:
 
 @app.command()
 def main(
-    other: Path = typer.Argument(help="The checkout to compare with, or what --save wrote of it."),
-    only: list[str] = typer.Option(None, help="Names of commands; as often as you like."),
+    other: Path = typer.Argument(help="The checkout to compare with, or a file written by --save."),
+    only: list[str] = typer.Option(
+        None, help="Name of a command to run. Repeat it for more. (default: all)"
+    ),
     save: Path | None = typer.Option(
-        None, help="Compare nothing; keep what the other puts out here."
+        None, help="Only save the results of the other checkout to this file."
     ),
 ) -> None:
-    """Compare what this checkout and another one put out."""
+    """Compare the results of this checkout and another one."""
     names = only or list(COMMANDS)
     theirs = outputs_of(other, names)
     if save:

@@ -1,13 +1,13 @@
-r"""The least an epoch can take: bytes over bandwidth, operations over peak, both measured here.
+r"""The least time of an epoch: bytes over bandwidth, operations over peak, both measured here.
 
 .. math::
     t \ge \max\Big(\frac{\text{bytes}}{\text{bandwidth}},\;
     \frac{\text{product operations}}{\text{peak}} +
     \frac{\text{attention operations}}{\text{its peak}}\Big)
 
-What an epoch must move and compute is counted in :func:`node_work` and :func:`graph_work`. The
-count is of the algorithm in float32, whoever runs it; exponentials, normalisations, random numbers
-and the launching of kernels count nothing, so no implementation reaches it.
+:func:`node_work` and :func:`graph_work` count what an epoch must move and compute. They count the
+algorithm in float32, whatever the implementation. Exponentials, normalisations, random numbers and
+kernel launches are not counted, so no implementation reaches this time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from specformer.training.engine.precision import Precision, matmul_precision
 from specformer.training.evaluation.graphs import GraphPrecision
 
 _FLOAT = 4
-#: What Adam moves of every number it trains: reads it, its gradient and two moments, writes all
-#: but the gradient back.
+#: Bytes that Adam moves per parameter: it reads the parameter, its gradient and two moments, and
+#: writes all but the gradient.
 _ADAM = 7 * _FLOAT
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """Measured bytes and operations a second of this machine."""
+    """Measured bytes and operations per second of this machine."""
 
     bandwidth: float
     float32: float
@@ -45,7 +45,7 @@ class Peaks:
 
 @dataclass(frozen=True)
 class EpochWork:
-    """Bytes to move, operations of ordinary products, and those of attention.
+    """Bytes to move, operations of matrix products, and operations of attention.
 
     Example:
         >>> peaks = Peaks(bandwidth=2e9, float32=1e9, tf32=2e9, bfloat16=4e9)
@@ -59,7 +59,7 @@ class EpochWork:
     attention: float
 
     def floor_ms(self, peaks: Peaks, precision: Precision | GraphPrecision) -> float:
-        """The floor at one of the precisions of float32 products that recipes name."""
+        """The floor in milliseconds, at a precision that recipes name."""
         peak = {"highest": peaks.float32, "bf16": peaks.bfloat16}.get(precision, peaks.tf32)
         attention_peak = peaks.bfloat16 if precision == "medium" else peak
         compute = self.products / peak + self.attention / attention_peak
@@ -69,14 +69,16 @@ class EpochWork:
 def measure_peaks(device: torch.device) -> Peaks:
     """Copy a large tensor and multiply large matrices.
 
-    A CPU works in float32 whatever the precision, so all three of its peaks are that one.
+    A CPU always works in float32, so its three peaks are equal.
     """
     gpu = device.type == "cuda"
     numbers = torch.ones(2**28 if gpu else 2**25, device=device)
     target = torch.empty_like(numbers)
     copied = 2 * numbers.nbytes / _best(lambda: target.copy_(numbers), device)
     size = 8192 if gpu else 1024
-    matrix = torch.randn(size, size, device=device)  # zeros and ones take less power, so less time
+    matrix = torch.randn(
+        size, size, device=device
+    )  # random: with zeros and ones a GPU needs less power and is faster
 
     def peak(matrix: Tensor, level: Precision) -> float:
         with matmul_precision(level, device):
@@ -89,7 +91,7 @@ def measure_peaks(device: torch.device) -> Peaks:
 
 
 def _best(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds of one call: the least of three means over five."""
+    """Seconds of one call: the smallest of three means over five calls."""
 
     def repeated(times: int) -> None:
         for _ in range(times):
@@ -100,20 +102,22 @@ def _best(work: Callable[[], object], device: torch.device) -> float:
 
 
 def node_work(model: Specformer, graph: Graph, spectrum: Spectrum) -> EpochWork:
-    r"""What one epoch of node classification must do, training step and evaluation.
+    r"""The work of one epoch of node classification: training step and evaluation.
 
     With n nodes, q eigenpairs, p of them distinct, width d, M heads, C filtered channels and L
     convolutions:
 
-    - U is read once for each product with it. A convolution has two forward and two backward;
-      evaluation two in all, where convolutions are linear and follow each other directly, else
-      two each. Without dropout and nonlinearity between them, L counts as 1 in training too.
-    - The products with U have C columns each, and M·C where dropout keeps the heads apart.
-    - Features are read, and multiplied by the first weights, for the output, its gradient and the
-      evaluation: their nonzero entries with an index each, or all of them if that is less.
-    - Attention takes :math:`4p^2d` operations forward, twice that backward, and once more to
-      evaluate.
-    - Adam reads and writes seven numbers for each it trains.
+    - U is read once per product with it. In training, a convolution has two products forward and
+      two backward. Evaluation has two per convolution, or two in all if convolutions are linear
+      and follow each other directly. Without dropout and nonlinearity between them, L counts
+      as 1 in training too.
+    - Products with U have C columns, or M·C if dropout keeps the heads apart.
+    - Features are read three times and multiplied by the first weights: for the output, its
+      gradient and the evaluation. Counted are nonzero entries with an index each, or all entries
+      if these are fewer bytes.
+    - Attention takes :math:`4p^2d` operations forward, twice as many backward, and once more in
+      evaluation.
+    - Adam reads and writes seven numbers per parameter.
     """
     config = model.config
     n, q = spectrum.num_nodes, spectrum.num_eigenpairs
@@ -138,16 +142,16 @@ def node_work(model: Specformer, graph: Graph, spectrum: Spectrum) -> EpochWork:
 
 
 def graph_work(model: GraphSpecformer, sizes: np.ndarray) -> EpochWork:
-    r"""What one training step on graphs of these sizes must do.
+    r"""The work of one training step on graphs of these sizes.
 
     With N nodes, P pairs of nodes, width d, M heads and L convolutions:
 
-    - The bases, :math:`P \times d`, are written once each by the network over them, read by every
-      convolution forward and backward, and their gradient is written and read once.
+    - The bases, :math:`P \times d`, are written once by their network, and read by every
+      convolution forward and backward. Their gradient is written and read once.
     - Products: building the bases takes :math:`2M\sum n^3` operations, their network
-      :math:`2P(M + 1 + d)d`, a convolution :math:`6Nd^2`; each twice more backward.
-    - Attention takes :math:`4d\sum n^2` operations forward and twice that backward.
-    - Adam reads and writes seven numbers for each it trains.
+      :math:`2P(M + 1 + d)d`, a convolution :math:`6Nd^2`; all take twice as many backward.
+    - Attention takes :math:`4d\sum n^2` operations forward and twice as many backward.
+    - Adam reads and writes seven numbers per parameter.
     """
     config = model.config
     nodes, pairs = float(sizes.sum()), float((sizes.astype(np.float64) ** 2).sum())

@@ -1,4 +1,4 @@
-r"""Many small graphs: a training step of ours beside the plain version, and in PyG's loop."""
+r"""Many small graphs: a training step of our loop, the plain version and PyG's loop."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import graph_errors
 from specformer.training.evaluation.graphs import Work
 
-#: How many batches the steps go through, again and again.
+#: Number of batches; after the last one, steps begin again with the first.
 _BATCHES = 64
 
 
 @dataclass(frozen=True)
 class GraphCase:
-    """A store in the host's memory, numbers of the graphs to train on, a recipe, and model sizes.
+    """Graphs in the host's memory, a recipe, and the sizes of the model.
 
     Args:
-        name: the row's.
+        name: name of the row.
         store: the graphs with spectra and targets.
-        train: numbers of the graphs that batches are made of.
-        recipe: with its loss chosen.
-        atoms, bonds: how many values each column of theirs may take.
+        train: indices of the graphs to train on.
+        recipe: a recipe whose loss is known.
+        atoms, bonds: how many values each column of atoms and bonds may take.
     """
 
     name: str
@@ -77,7 +77,7 @@ class GraphCase:
 
 
 def our_steps(case: GraphCase, device: torch.device) -> Candidate:
-    """Batches cut on the device from the whole data set, steps captured, one for each shape.
+    """Our loop: batches are cut on the device from all data, one captured step per shape.
 
     The step is that of :func:`specformer.training.loops.graphs.fit_graphs`, without its validation.
     """
@@ -104,7 +104,7 @@ def our_steps(case: GraphCase, device: torch.device) -> Candidate:
                     batch = batches[number % len(batches)]
                     repeated(batch.index, batch.shape)
 
-        # A shape is captured when it comes again: here, and not among the steps that are timed.
+        # The second batch of a shape captures its step: do it here, not in the timed steps.
         for _ in range(2 if device.type == "cuda" else 0):
             run(len(batches))
         return run
@@ -135,7 +135,7 @@ DATASETS = ("zinc",)
 
 
 def graph_case(source: str, setting: Setting) -> GraphCase:
-    """A data set by name or a file of graphs, with its recipe; the device decomposes it."""
+    """A data set by name or a file of graphs, with its recipe. The device computes its spectra."""
     graphs = graph_set(source, setting.data)
     recipe = graph_recipe(None, source)[1].settled(graphs)
     spectra = decompose_many(
@@ -163,7 +163,7 @@ def bench_graphs(
 
 
 def graph_floor(case: GraphCase, peaks: Peaks) -> float:
-    """The floor of a step, the mean over the batches, in the precision ours works in."""
+    """The floor of a step, as the mean over the batches, in the precision of our loop."""
     model = case.fresh()
     floors = [
         graph_work(model, case.store.host_sizes[batch.index.numpy()]).floor_ms(
@@ -175,7 +175,7 @@ def graph_floor(case: GraphCase, peaks: Peaks) -> float:
 
 
 def plain_graphs(case: GraphCase, device: torch.device) -> Candidate:
-    """The plain version in the plain loop, its padded batches laid out on the device before."""
+    """The plain version in the plain loop; its padded batches are on the device already."""
 
     def build() -> Runner:
         loaded = []
@@ -194,7 +194,7 @@ def plain_graphs(case: GraphCase, device: torch.device) -> Candidate:
 
 
 def pyg_loop(case: GraphCase, device: torch.device) -> Candidate:
-    """Our model in a user's loop: PyG's loader with two workers, batches joined as they come."""
+    """Our model in a user's loop: PyG's loader with two workers makes the batches."""
 
     def build() -> Runner:
         order = [batch.index.tolist() for batch in case.batches(case.store)]
@@ -220,7 +220,7 @@ def pyg_loop(case: GraphCase, device: torch.device) -> Candidate:
 
 
 def pyg_graph(store: GraphStore, number: int) -> Data:
-    """A graph of a store as :class:`specformer.AddSpectrum` would leave it."""
+    """A graph of a store, in the form that :class:`specformer.AddSpectrum` gives."""
     one = store.exact([number])
     n = one.max_nodes
     kinds = one.bond.view(n, n)

@@ -1,15 +1,16 @@
-r"""Stop a training at random moments, and see whether what was then said is true.
+r"""Stop training runs at random moments, and check that the message they print is true.
 
-``make interruptions`` trains once without a stop on nodes, on molecules and on an image, and then
-twenty times in all with Ctrl-C or SIGTERM at a random moment. What the stopped command says is
-checked:
+``make interruptions`` trains on nodes, on molecules and on an image: once each without a stop, then
+twenty times in all with Ctrl-C or SIGTERM at a random moment. It checks the message of the stopped
+command:
 
-- "Go on with": a checkpoint is there; ``resume`` says after which epoch it goes on, and ends with
-  the very weights of the run that was not stopped;
-- "Nothing was kept yet": there is none; ``resume`` starts over, to the same weights;
-- nothing: no folder was left behind, or the run had ended before it heard the signal.
+- "Go on with": there is a checkpoint. ``resume`` says after which epoch it continues, and ends with
+  exactly the weights of the run that was not stopped.
+- "Nothing was kept yet": there is no checkpoint. ``resume`` starts over and ends with the same
+  weights.
+- No message: there is no folder, or the run ended before the signal arrived.
 
-What came of it is recorded; ``make tables`` shows it in the docs.
+The counts are recorded; ``make tables`` shows them in the docs.
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ from specformer.graphs import write_npz
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _CPU = ("--device", "cpu")
-#: What is trained, and the share of all stops.
+#: The training commands, and their shares of all stops.
 _TRAININGS = {
     "nodes": (("train", "nodes.npz", "--runs", "2", "--set", "epochs=100", *_CPU), 0.4),
     "molecules": (("train", "molecules.csv", "--runs", "1", "--set", "epochs=10", *_CPU), 0.3),
     "an image": (("train", "image.png", "--set", "epochs=2000", *_CPU), 0.3),
 }
-#: What may come of a stop; anything else is wrong.
+#: Correct outcomes of a stop; all others are wrong.
 OUTCOMES = ("went on", "started over", "wrote its report", "had ended", "no folder")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How often, and the seed of the moments."""
+    """Number of stops, and the seed of their moments."""
 
     times: int
     seed: int
 
 
 def started(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
-    """A command of ``specformer`` in a process of its own."""
+    """Start a command of ``specformer`` in its own process."""
     source = str(Path(specformer.__file__).parents[1])
     environment = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -70,7 +71,7 @@ def started(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
 
 
 def same_weights(one: Path, other: Path) -> bool:
-    """Whether two runs ended with the same models, to the bit."""
+    """Whether two runs ended with exactly the same models."""
     files = sorted((one / "model").rglob("model.safetensors"))
     for file in files:
         twin = load_file(other / file.relative_to(one))
@@ -82,7 +83,7 @@ def same_weights(one: Path, other: Path) -> bool:
 def outcome(
     words: Sequence[str], run: Path, whole: Path, moment: float, number: signal.Signals
 ) -> str:
-    """Stop a training after so many seconds; what was said, or how it was wrong."""
+    """Stop a training run after ``moment`` seconds; one of :data:`OUTCOMES`, or what was wrong."""
     process = started([*words, "--out", run.name], run.parent)
     time.sleep(moment)
     process.send_signal(number)
@@ -114,11 +115,11 @@ def outcome(
 
 @app.command()
 def main(
-    times: int = typer.Option(20, help="How often in all."),
-    seed: int = typer.Option(0, help="Of the moments."),
-    out: Path | None = typer.Option(None, help="Where to record the counts."),
+    times: int = typer.Option(20, help="Number of stops in all."),
+    seed: int = typer.Option(0, help="Seed of the moments."),
+    out: Path | None = typer.Option(None, help="File to record the counts in."),
 ) -> None:
-    """Count what came of stopping trainings at random moments."""
+    """Stop training runs at random moments, and count the outcomes."""
     draw, rows = random.Random(seed), []
     with tempfile.TemporaryDirectory() as below:
         folder = Path(below)

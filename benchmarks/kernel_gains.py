@@ -1,13 +1,12 @@
-r"""What each Triton kernel gains: a training step with all kernels, and with each one off in turn.
+r"""What each Triton kernel gains: time a training step with all kernels, then without each one.
 
     python benchmarks/kernel_gains.py --data DIR
 
-Every case is a training step as ``specformer train`` takes it, with the paper's recipe and batch
-size: an epoch on one graph, or one batch of molecules. Which kernels a case uses is found by
-watching what is asked for. The table has one row per kernel and one column per case; an entry is
-the share of the step's time that the kernel saves, (off - on) / off in percent. Kernels that a case
-does not use have no entry. Machines without a GPU run no kernels: there the
-script only shows the times of the cases.
+Every case is a training step of ``specformer train``, with the paper's recipe and batch size: an
+epoch on one graph, or one batch of molecules. The script watches which kernels a case launches. The
+table has one row per kernel and one column per case. An entry is the share of the step's time that
+the kernel saves, (off - on) / off in percent; it is empty if the case does not use the kernel.
+Without a GPU no kernels run, and the script only shows the times of the cases.
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ from specformer.training.loops.nodes import fit_nodes
 
 NODES = ("cora", "squirrel", "actor")
 GRAPHS = ("zinc", "molhiv", "molpcba")
-#: Attention with distances, a kernel that only the baseline Graphormer uses.
+#: A case for attention with distances, a kernel that only the baseline Graphormer uses.
 BASELINE = "cora-graphormer"
 
-#: Takes so many steps from the start.
+#: Takes the given number of training steps.
 Runner = Callable[[int], None]
 
 
@@ -69,10 +68,10 @@ class GainPlan:
     """How much is measured.
 
     Args:
-        steps: timed in each repeat.
-        repeats: of every measurement; the median counts.
-        batches: how many different batches a case with molecules goes through.
-        epochs: those that an epoch counts for, on one graph, where epochs are short.
+        steps: steps timed in each repeat.
+        repeats: repeats of every measurement; the median counts.
+        batches: number of different batches of a case with molecules.
+        epochs: on one graph, epochs per step, because epochs are short.
     """
 
     steps: int
@@ -86,10 +85,10 @@ class Case:
     """A training step.
 
     Args:
-        name: the column's.
-        build: makes a model and gives what trains it.
-        warmup: steps at the start of every run that do not count: setting up and capturing.
-        steps: that count.
+        name: name of the column.
+        build: makes a model, and returns the function that trains it.
+        warmup: steps at the start of every run that do not count: setup and capture.
+        steps: steps that count.
     """
 
     name: str
@@ -102,7 +101,7 @@ class Case:
 
 
 def node_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Case:
-    """Ten splits of one graph that train together, an epoch with its evaluation as a step."""
+    """Ten splits of one graph that train together; a step is an epoch with its evaluation."""
     dataset, _, model = name.partition("-")
     model = model or "specformer"
     graph = node_graph(dataset, data)
@@ -133,7 +132,7 @@ def node_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Ca
 
 
 def graph_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Case:
-    """A step on a batch of the paper's size, of a few batches' worth of the training graphs."""
+    """A step is a batch of the paper's size; only the graphs of a few batches are read."""
     graphs = graph_set(name, data)
     recipe = graph_recipe(None, name)[1].settled(graphs)
     atoms, bonds = cardinalities(graphs, recipe)
@@ -169,7 +168,7 @@ def graph_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> C
                     batch = batches[number % len(batches)]
                     repeated(batch.index, batch.shape)
 
-        run(3 * len(batches))  # a shape is captured when it comes again
+        run(3 * len(batches))  # the second batch of a shape captures its step
         return run
 
     return Case(name, build, warmup=0, steps=plan.steps)
@@ -180,7 +179,7 @@ def graph_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> C
 
 @contextmanager
 def watched() -> Iterator[set[str]]:
-    """The names of kernels that are launched meanwhile."""
+    """Collect the names of the kernels that are launched inside."""
     asked, real = set[str](), kernels.runs_on
 
     def runs_on(device: torch.device, kernel: str) -> bool:
@@ -189,7 +188,7 @@ def watched() -> Iterator[set[str]]:
             asked.add(kernel)
         return answer
 
-    # Some modules have the function under its own name.
+    # Some modules imported the function by name.
     holders = [each for each in list(sys.modules.values()) if getattr(each, "runs_on", 0) is real]
     for holder in holders:
         holder.runs_on = runs_on  # type: ignore[attr-defined]
@@ -202,7 +201,7 @@ def watched() -> Iterator[set[str]]:
 
 @contextmanager
 def without(kernel: str) -> Iterator[None]:
-    """One kernel switched off."""
+    """Switch one kernel off."""
     kernels.OFF.add(kernel)
     try:
         yield
@@ -211,7 +210,7 @@ def without(kernel: str) -> Iterator[None]:
 
 
 def seconds(run: Runner, steps: int, device: torch.device) -> float:
-    """The time of so many steps."""
+    """The time of ``steps`` steps."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     start = time.perf_counter()
@@ -222,7 +221,7 @@ def seconds(run: Runner, steps: int, device: torch.device) -> float:
 
 
 def milliseconds(case: Case, device: torch.device, repeats: int) -> float:
-    """The median time of a step; setting up and capturing are not part of it."""
+    """The median time of a step, without setup and capture."""
     run = case.build()
     short = 0.0
     if case.warmup:
@@ -233,20 +232,20 @@ def milliseconds(case: Case, device: torch.device, repeats: int) -> float:
 
 
 def measured(case: Case, device: torch.device, repeats: int) -> dict[str, float]:
-    """Milliseconds of a step with all kernels (``""``), and without each that it uses."""
+    """Milliseconds of a step with all kernels (key ``""``), and without each used kernel."""
     with watched() as used:
         before = milliseconds(case, device, repeats)
     found = {}
     for kernel in sorted(used):
         with without(kernel):
             found[kernel] = milliseconds(case, device, repeats)
-    # Again at the end, in case the machine has become faster or slower meanwhile.
+    # Measure again at the end: the machine may have become faster or slower.
     after = milliseconds(case, device, repeats)
     return {"": (before + after) / 2, **found}
 
 
 def table(times: dict[str, dict[str, float]]) -> str:
-    """Kernels by cases: gains in percent, below the milliseconds of a step."""
+    """Milliseconds of a step, then gains in percent: a row per kernel, a column per case."""
     names = sorted({kernel for found in times.values() for kernel in found if kernel})
     lines = [["kernel", *times], ["ms per step", *(f"{found['']:.3f}" for found in times.values())]]
     for kernel in names:
@@ -266,14 +265,16 @@ def table(times: dict[str, dict[str, float]]) -> str:
 
 
 def main() -> None:
-    """Measure the cases one after another, and print after each what is known so far."""
+    """Measure one case after another; print each when it is known, and all at the end."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the npz files")
     parser.add_argument("--cases", default=",".join((*NODES, BASELINE, *GRAPHS)))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--steps", type=int, default=40, help="timed in each repeat")
+    parser.add_argument("--steps", type=int, default=40, help="steps timed in each repeat")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=8, help="different batches of molecules")
+    parser.add_argument(
+        "--batches", type=int, default=8, help="number of different batches of molecules"
+    )
     parser.add_argument("--json", type=Path, help="also write the milliseconds to this file")
     options = parser.parse_args()
     device = torch.device(options.device)

@@ -1,8 +1,8 @@
-r"""The ledger of recorded results: runs go in, the tables of README and docs come out.
+r"""The ledger of recorded results, from which the tables of README and docs are made.
 
-``python -m benchmarks.ledger add runs/table-1`` records a run of ``specformer table``, ``tables``
-rewrites the tables shown from ``results/``, those of benchmarks too, and ``check`` only says what
-is wrong with any of them.
+``python -m benchmarks.ledger add runs/table-1`` records a run of ``specformer table`` in
+``results/``. ``tables`` rewrites the tables of README and docs, those of benchmarks too. ``check``
+changes nothing and reports problems.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BLOCK = re.compile(
     re.DOTALL,
 )
 _SHOWN = ("README.md", "docs/**/*.md")
-#: By table: what a line of the summary is of, and its figures as text.
+#: By table: the first cell of a line of the summary, and how its numbers are written.
 _SUMMARY: dict[int, tuple[str, Callable[[dict[str, Any]], str]]] = {
     1: ("{} filter: squared error", lambda row: error(row["mean"])),
     2: ("{}: accuracy, %", interval),
@@ -57,9 +57,9 @@ _SUMMARY: dict[int, tuple[str, Callable[[dict[str, Any]], str]]] = {
 
 
 def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -> str:
-    """Recorded entries as one Markdown table with a line on how they were measured.
+    """Recorded entries as one Markdown table, with lines on how they were measured.
 
-    The data sets are the paper's or, with ``beyond``, the others.
+    It has the data sets of the paper or, with ``beyond``, the others.
     """
     table = entries[0]["table"]
     entries = [
@@ -76,8 +76,8 @@ def markdown_table(entries: Sequence[dict[str, Any]], *, beyond: bool = False) -
 def summary_table(tables: Sequence[Sequence[dict[str, Any]]]) -> str:
     """Entries of Tables 1 to 3 in one table, a line per filter or data set of the paper.
 
-    Specformer by the paper's settings and by ours, the paper's own figure, and the best of the
-    other models, all at the best validation figure where that was recorded.
+    The columns are Specformer with the paper's settings and with ours, the paper's own number, and
+    the best other model. All are at the best validation score if that was recorded.
     """
     header = ["", "by the paper’s settings", "by ours", "the paper", "best other model"]
     lines = [line for entries in tables for line in _summary_lines(entries[0]["table"], entries)]
@@ -108,7 +108,7 @@ def _summary_lines(table: int, entries: Sequence[dict[str, Any]]) -> Iterator[li
 
 
 def _figure(row: dict[str, Any] | None, write: Callable[[dict[str, Any]], str], best: float) -> str:
-    """A figure in a summary, the best in bold, one of another model with its name."""
+    """A number in the summary: the best in bold, and with the model's name if it is not ours."""
     if row is None:
         return "–"
     text = f"**{write(row)}**" if row["mean"] == best else write(row)
@@ -119,7 +119,7 @@ def _figure(row: dict[str, Any] | None, write: Callable[[dict[str, Any]], str], 
 
 
 def _grid(table: int, rows: Sequence[dict[str, Any]]) -> str:
-    """A table, the best in bold, and a line on what its cells hold."""
+    """A table with the best in bold, and a line that explains its cells."""
     header, cells, bold = table_grid(table, rows)
     shown = [
         [f"**{cell}**" if column in strong else cell for column, cell in enumerate(line)]
@@ -142,7 +142,7 @@ def _is_papers(table: int, row: dict[str, Any]) -> bool:
 
 
 def _provenance(entries: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for all that was measured the same way, with the time it took together."""
+    """One line for all entries measured in the same way, with their total time."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         environment = entry["environment"]
@@ -168,9 +168,9 @@ def add(
     *,
     replace: bool = False,
 ) -> Path:
-    """Record a finished run of a table, all of it or only the rows of some recipes.
+    """Record a finished run of a table: all of it, or only the rows of some recipes.
 
-    An entry of the same name is refused unless it is to be replaced.
+    Refuses a name that exists already, unless ``replace`` is true.
     """
     result = run.result()
     if "table" not in result:
@@ -205,7 +205,7 @@ def add(
 
 
 def _first(known: dict[str, Any], recipes: Sequence[str]) -> list[str]:
-    """The recipe of the models that those of others start from, if any of these do."""
+    """The recipe ``start``, if some of these recipes train from its models."""
     if START not in known:
         return []
     chosen = [
@@ -218,12 +218,12 @@ def _first(known: dict[str, Any], recipes: Sequence[str]) -> list[str]:
 
 
 def _wrong(entry: Any) -> list[str]:
-    """What keeps an entry from being shown, on a page too."""
+    """The problems of an entry, also those of its table."""
     found = problems(entry)
     if not found:
         try:
             for beyond in (False, True):
-                with suppress(ConfigError):  # none of its rows is of this half
+                with suppress(ConfigError):  # no rows for this table
                     markdown_table([entry], beyond=beyond)
         except MALFORMED as error:
             found = [f"no table can be made of it ({type(error).__name__}: {error})"]
@@ -231,14 +231,14 @@ def _wrong(entry: Any) -> list[str]:
 
 
 def check(folder: Path) -> list[str]:
-    """What is wrong with the ledger, or with the tables shown from it; empty if all is well."""
+    """The problems of the ledger and of the tables made from it; empty if there are none."""
     found = [
         f"{path}: {problem}"
         for path, entry in entries(folder)
-        if path.parent.name.startswith("table-")  # benchmarks have their own
+        if path.parent.name.startswith("table-")  # entries of benchmarks are checked elsewhere
         for problem in _wrong(entry)
     ]
-    if found:  # no table can be made of such entries
+    if found:  # such entries make no table
         return found
     for path in documents(folder):
         text = path.read_text(encoding="utf-8")
@@ -251,7 +251,7 @@ def check(folder: Path) -> list[str]:
 
 
 def write_tables(folder: Path) -> list[Path]:
-    """Bring every table in README and docs up to date; returns the files that changed."""
+    """Update every table in README and docs; returns the files that changed."""
     changed = []
     for path in documents(folder):
         text = path.read_text(encoding="utf-8")
@@ -263,11 +263,12 @@ def write_tables(folder: Path) -> list[Path]:
 
 
 def rendered(text: str, folder: Path) -> str:
-    """``text`` with each ``<!-- results:table-N -->`` block made anew from that table's entries.
+    """``text`` with each ``<!-- results:table-N -->`` block made again from that table's entries.
 
-    ``results:table-N-beyond`` shows the data sets that the paper's table does not have,
-    ``results:summary`` Tables 1 to 3 in one, ``results:bench``, ``results:reliability`` and
-    ``results:waiting`` what :mod:`benchmarks.tables` makes. What was measured again is shown once.
+    ``results:table-N-beyond`` shows the data sets that are not in the paper's table, and
+    ``results:summary`` shows Tables 1 to 3 in one. :mod:`benchmarks.tables` makes
+    ``results:bench``, ``results:reliability`` and ``results:waiting``. If something was measured
+    several times, only the newest result is shown.
     """
 
     def block(match: re.Match[str]) -> str:
@@ -285,7 +286,7 @@ def rendered(text: str, folder: Path) -> str:
 
 
 def documents(folder: Path) -> list[Path]:
-    """The pages that show tables of the ledger."""
+    """The pages that may show tables of the ledger."""
     root = folder.parent
     return sorted(path for pattern in _SHOWN for path in root.glob(pattern))
 
@@ -293,7 +294,7 @@ def documents(folder: Path) -> list[Path]:
 @app.command("check")
 @shares("results", "json")
 def check_command(shared: Shared) -> None:
-    """Check every recorded entry, and that the tables shown are made from them."""
+    """Check every recorded entry, and that all tables are up to date."""
     folder = results_folder(shared.results)
     found = check(folder)
     count = sum(1 for _ in entries(folder))
@@ -325,10 +326,10 @@ def add_command(
     run: Annotated[Path, typer.Argument(help="A finished run of `specformer table`.")],
     shared: Shared,
     name: Annotated[
-        str | None, typer.Option(help="The entry's name. (default: the folder's)")
+        str | None, typer.Option(help="Name of the entry. (default: that of the folder)")
     ] = None,
     recipes: Annotated[
-        str | None, typer.Option(help="Record only these recipes, comma-separated.")
+        str | None, typer.Option(help="Record only these recipes, comma-separated. (default: all)")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace an entry of the same name.")

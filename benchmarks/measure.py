@@ -1,4 +1,4 @@
-r"""Time and memory of several candidates in one process, their repeats interleaved."""
+r"""Measure time and memory of several candidates in one process, with interleaved repeats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 
 from specformer.training.runs.progress import Progress, Update
 
-#: Trains for so many epochs (or steps) from the start.
+#: Trains for the given number of epochs or steps, from the start.
 Runner = Callable[[int], object]
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -27,11 +27,11 @@ class Candidate:
     """What is measured.
 
     Args:
-        name: how results call it.
-        build: moves its data to the device and returns what runs it.
-        runs: how many trainings one call of the runner does at once; times are of one.
-        longer: measure this many times the plan's epochs, for epochs so short that how long
-            setting up takes, which varies, would show.
+        name: its name in results.
+        build: moves its data to the device, and returns the runner.
+        runs: number of models that the runner trains together; times are per model.
+        longer: measure this many times the plan's epochs. If epochs are very short, the setup
+            time, which varies, would disturb the result.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Milliseconds an epoch and run in every repeat, and the peak in megabytes, if known."""
+    """Milliseconds per epoch and model in every repeat, and the peak in megabytes if known."""
 
     times: tuple[float, ...]
     mb: float | None
@@ -58,11 +58,11 @@ class Plan:
     """How often to measure.
 
     Args:
-        epochs: measured in each repeat.
-        repeats: of every candidate, one candidate after the other in each.
-        warmup: epochs run besides: both a run of ``warmup`` epochs and one of
-            ``warmup + epochs`` are timed, and the difference counts, so that neither setting up
-            nor capturing a CUDA graph is part of it.
+        epochs: epochs measured in each repeat.
+        repeats: number of repeats; each measures all candidates, one after the other.
+        warmup: epochs that do not count. A run of ``warmup`` epochs and one of
+            ``warmup + epochs`` are timed, and the difference counts. So neither the setup nor
+            the capture of a CUDA graph is included.
     """
 
     epochs: int
@@ -73,7 +73,7 @@ class Plan:
     def on(
         cls, device: torch.device, epochs: int | None = None, repeats: int | None = None
     ) -> Plan:
-        """Enough for steady figures on a GPU, a few epochs on a CPU; or as asked."""
+        """By default enough for stable results on a GPU, and a few epochs on a CPU."""
         gpu = device.type == "cuda"
         return cls(
             epochs=epochs or (100 if gpu else 5),
@@ -87,8 +87,8 @@ class Setting:
     """Where candidates run.
 
     Args:
-        device: of all candidates.
-        progress: told of every round.
+        device: device of all candidates.
+        progress: receives every round.
         data: folder with data files.
         cache: folder for spectra.
     """
@@ -111,14 +111,14 @@ def measure(
     *,
     memory: bool = True,
 ) -> dict[str, Measurement]:
-    """Measure the memory of each alone, then the times of all in turn.
+    """Measure the memory of each candidate alone, then the times of all, interleaved.
 
     Args:
-        candidates: with names of their own.
-        device: that all of them run on.
-        plan: how often.
-        memory: False to leave the peaks out, for work that is not on the device.
-        update: told how many of ``plan.repeats + 1`` rounds are done, and of repeats.
+        candidates: candidates with different names.
+        device: device of all candidates.
+        plan: how often to measure.
+        update: called with the number of finished rounds, of ``plan.repeats + 1``, and of repeats.
+        memory: False to measure no memory, for work that is not on the device.
 
     Example:
         >>> idle = Candidate("idle", lambda: lambda epochs: None)
@@ -130,11 +130,11 @@ def measure(
     if update:
         update(1, 0)
     runners = {each.name: each.build() for each in candidates}
-    for runner in runners.values():  # so that no repeat pays for what is set up only once
+    for runner in runners.values():  # set up first what is needed only once
         runner(warm)
     times: dict[str, list[float]] = {each.name: [] for each in candidates}
     for repeat in range(plan.repeats):
-        gc.collect()  # between repeats rather than within one
+        gc.collect()  # here, so that it does not happen in a timed run
         for each in candidates:
             epochs = plan.epochs * each.longer
             short = seconds(runners[each.name], plan.warmup, device)
@@ -161,15 +161,15 @@ def synchronise(device: torch.device) -> None:
 
 
 def peak_mb(candidate: Candidate, device: torch.device, epochs: int) -> float | None:
-    """The peak in megabytes of a candidate alone.
+    """The peak memory of one candidate in megabytes.
 
-    On a GPU that of PyTorch's allocator, all its data included. On Linux' CPUs how far the resident
-    memory of the process rises, an estimate from below: what the host holds already, or what
-    earlier work left to the allocator, does not count. None elsewhere.
+    On a GPU, the peak of PyTorch's allocator, with all data. On a CPU with Linux, the increase of
+    the process's resident memory. This is a lower bound: memory that the host holds already, or
+    that earlier work left to the allocator, does not count. Elsewhere None.
     """
     gc.collect()
     if device.type == "cuda":
-        # Each candidate is charged for its own workspaces.
+        # Each candidate counts its own workspaces.
         torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
         before = float(torch.cuda.memory_allocated(device))
@@ -177,7 +177,7 @@ def peak_mb(candidate: Candidate, device: torch.device, epochs: int) -> float | 
         candidate.build()(epochs)
         synchronise(device)
         return (torch.cuda.max_memory_allocated(device) - before) / 1e6
-    candidate.build()(epochs)  # the libraries it needs are not its memory
+    candidate.build()(epochs)  # load its libraries, which do not count
     resident = _reset_peak()
     candidate.build()(epochs)
     if resident is None:
@@ -186,7 +186,7 @@ def peak_mb(candidate: Candidate, device: torch.device, epochs: int) -> float | 
 
 
 def _reset_peak() -> float | None:
-    """Give freed memory back, start a new peak; the resident bytes now, None where unknown."""
+    """Return freed memory to the system and reset the peak; the resident bytes, None if unknown."""
     try:
         ctypes.CDLL(None).malloc_trim(0)  # a function of glibc
         _CLEAR.write_text("5", encoding="ascii")
@@ -201,7 +201,7 @@ def _status(field: str) -> float:
 
 
 def ratio(reference: Measurement, ours: Measurement) -> float:
-    """How many times longer the reference takes: the median over the repeats.
+    """How many times as long the reference takes: the median over the repeats.
 
     Example:
         >>> ratio(Measurement((4.0, 9.0, 5.0), None), Measurement((1.0, 1.0, 1.0), None))
@@ -215,12 +215,13 @@ def ratio(reference: Measurement, ours: Measurement) -> float:
 def bench_row(
     case: str, found: Mapping[str, Measurement], floor_ms: float | None, **more: Any
 ) -> dict[str, Any]:
-    """One row of a result, from what was measured.
+    """One row of a result.
 
     Args:
-        case: the row's name.
-        found: ``"ours"``, perhaps ``"reference"`` and ``"ours10"``; all others are peers.
-        floor_ms: the least an epoch can take, if known.
+        case: name of the row.
+        found: measurements of ``"ours"``, optionally ``"reference"`` and ``"ours10"``; all others
+            are peers.
+        floor_ms: the least time of an epoch, if known.
         more: further entries.
     """
     ours, ten, reference = found["ours"], found.get("ours10"), found.get("reference")

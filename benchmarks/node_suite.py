@@ -1,4 +1,4 @@
-r"""Node classification: an epoch of ours beside the plain loop and the polynomial models."""
+r"""Node classification: an epoch of our loop, the plain loop and the polynomial models."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from specformer.training.loops.nodes import fit_nodes
 from specformer.training.optim.schedule import Schedule
 
 RUNS = 10
-#: Graphs that follow another set's recipe: Cornell5 is of Penn94's family, and the paper has that.
+#: Graphs that use the recipe of another: Cornell5 is like Penn94, which is in the paper.
 _LIKE = {"cornell5": "penn94"}
 
 
 @dataclass(frozen=True)
 class NodeCase:
-    """A graph with its spectrum in the host's memory, splits and the recipe that ours follows."""
+    """A graph with its spectrum in the host's memory, splits, and our recipe."""
 
     name: str
     graph: Graph
@@ -55,7 +55,7 @@ class NodeCase:
     recipe: NodeRecipe
 
     def work(self, runs: int = 1) -> NodeWork:
-        """The first runs of ours."""
+        """The first ``runs`` of our runs."""
         return NodeWork(self.graph, self.splits[:runs], "specformer", self.recipe, 0)
 
     def fresh(self) -> Specformer:
@@ -71,7 +71,7 @@ def node_case(
     runs: int = RUNS,
     name: str | None = None,
 ) -> NodeCase:
-    """A data set by name or a graph's file, with its recipe; the device decomposes it."""
+    """A data set by name or a file of a graph, with its recipe. The device decomposes it."""
     graph = node_graph(source, setting.data)
     recipe = timed_recipe(_LIKE.get(source, source), changes, name)
     exact = replace(recipe, storage="float32")
@@ -83,21 +83,21 @@ def node_case(
 
 
 def timed_recipe(dataset: str, changes: Sequence[str] = (), name: str | None = None) -> NodeRecipe:
-    """A recipe, the paper's if it is not named and there is one, with splits for any graph.
+    """The recipe ``name``, by default the paper's if there is one, with splits for any graph.
 
-    Features are those of bags of words unless they are left as they are.
+    Rows of features are divided by their sum, unless the recipe leaves features unchanged.
     """
     recipe = node_recipe(name, dataset, ["split=random-60-20-20", *changes])[1]
     return recipe if recipe.features == "none" else replace(recipe, features="rows")
 
 
 def whole_features(graph: Graph, recipe: NodeRecipe) -> np.ndarray:
-    """The features that every split of a case has."""
+    """The features, which are the same for every split."""
     return dense_features(graph, "none" if recipe.features == "none" else "rows")
 
 
 def our_epochs(case: NodeCase, device: torch.device, runs: int = 1) -> Candidate:
-    """The loop that ``specformer train`` runs, early stopping and evaluation included."""
+    """The loop of ``specformer train``, with early stopping and evaluation."""
 
     def build() -> Runner:
         spectrum = kept_spectrum(case.spectrum, case.recipe, device)
@@ -145,7 +145,7 @@ def plain_epochs(
 
 
 def _endless(schedule: Schedule, epochs: int) -> Schedule:
-    """Exactly so many epochs: early stopping never acts."""
+    """A schedule of exactly ``epochs`` epochs, without early stopping."""
     return replace(schedule, epochs=epochs, patience=epochs + 1)
 
 
@@ -156,7 +156,7 @@ PEERS = ("gprgnn", "bernnet", "chebnetii", "jacobiconv")
 def bench_nodes(
     sources: Sequence[str], setting: Setting, plan: Plan, peaks: Peaks
 ) -> list[dict[str, Any]]:
-    """One row per graph: ours alone and ten runs together, the plain loop, the four peers."""
+    """One row per graph: one of our runs, ten of them together, the plain loop, four peers."""
     rows, device = [], setting.device
     for source in sources:
         with setting.stage(source, plan) as update:
@@ -173,13 +173,13 @@ def bench_nodes(
 
 
 def node_floor(case: NodeCase, peaks: Peaks) -> float:
-    """The floor of one run's epoch, in the precision ours works in."""
+    """The floor of one run's epoch, in the precision of our loop."""
     work = node_work(case.fresh(), case.graph, case.spectrum)
     return work.floor_ms(peaks, case.recipe.precision)
 
 
 def sizes(case: NodeCase) -> dict[str, int]:
-    """How large a case is."""
+    """The sizes of a case, as entries of its row."""
     return {
         "nodes": case.graph.num_nodes,
         "edges": case.graph.num_edges,
@@ -226,7 +226,7 @@ class DeepGCN(nn.Module):
 
 
 def deep_gcn(case: NodeCase, device: torch.device) -> Candidate:
-    """A GCN of the depth and width of our deep form, in the plain loop."""
+    """A GCN as deep and wide as our deep form, in the plain loop."""
 
     def build() -> Runner:
         edges = np.stack(case.graph.adjacency.nonzero())
@@ -241,8 +241,8 @@ def deep_gcn(case: NodeCase, device: torch.device) -> Candidate:
 def bench_deep(
     sources: Sequence[str], setting: Setting, plan: Plan, peaks: Peaks
 ) -> list[dict[str, Any]]:
-    """One row per graph: our deep form of eight blocks, and PyG's GCN of that depth and width."""
-    del peaks  # no floor is known of the deep form
+    """One row per graph: our deep form with eight blocks, and an equally large GCN of PyG."""
+    del peaks  # the floor of the deep form is not known
     rows, device = [], setting.device
     for source in sources:
         with setting.stage(source, plan) as update:

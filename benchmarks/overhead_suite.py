@@ -1,8 +1,8 @@
 r"""The paper's tables of time and space overheads: 1000 epochs on three sets, width 64.
 
-Milliseconds an epoch are seconds for 1000 epochs, the paper's unit. Its Penn94 is not shipped, so a
-graph of its size stands in: as many nodes and edges, degrees as uneven, features as wide. Its 6,000
-eigenpairs are made up too: no time depends on their values.
+Milliseconds per epoch equal seconds per 1000 epochs, the paper's unit. Penn94 is not shipped, so a
+random graph of the same size is used: as many nodes, edges and features, and similar degrees. Its
+6,000 eigenpairs are random numbers too: times do not depend on their values.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ PEERS = ("gprgnn", "bernnet")
 WIDTH = 64
 _MOLECULES = 2000
 
-#: A case, its candidates, and the seconds of its decomposition, if it has one.
+#: A case, its candidates, and the seconds of its decomposition, if measured.
 _Prepared = tuple[NodeCase | GraphCase, list[Candidate], float | None]
 
 
 def bench_overhead(
     names: Sequence[str], setting: Setting, plan: Plan, peaks: Peaks
 ) -> list[dict[str, Any]]:
-    """One row per set: ours, the plain version, two peers, the floor, the decomposition.
+    """One row per data set: our loop, the plain version, two peers, floor and decomposition.
 
-    The paper's figures come along.
+    Each row also has the paper's numbers.
     """
     for name in names:
         if name not in DATASETS:
@@ -86,7 +86,7 @@ def _nodes(name: str, setting: Setting) -> _Prepared:
 
 
 def decomposition_seconds(graph: Graph, device: torch.device) -> float:
-    """How long one complete decomposition takes, the second of two."""
+    """Seconds of a complete decomposition, the second of two."""
     for _ in range(2):
         began = time.perf_counter()
         decompose(graph, device=device)
@@ -95,7 +95,7 @@ def decomposition_seconds(graph: Graph, device: torch.device) -> float:
 
 
 def sized_case(sizes: GraphSizes) -> NodeCase:
-    """A graph of given sizes, and numbers in place of its eigenpairs."""
+    """A graph of given sizes, with random numbers in place of its eigenpairs."""
     graph = sized_graph(sizes)
     recipe = timed_recipe("penn94")
     generator = torch.Generator().manual_seed(0)
@@ -117,10 +117,10 @@ def _molecules(setting: Setting) -> _Prepared:
 
 
 def bondless_case(graphs: GraphSet, spectra: ManySpectra) -> GraphCase:
-    """All graphs as one batch for one convolution of width 64, bonds of one kind.
+    """All graphs as one batch, one convolution of width 64, bonds of one kind.
 
-    As the paper's: polynomial models know no kinds of bonds, and one filter that reaches every
-    node stands against one polynomial.
+    As in the paper: polynomial models do not know kinds of bonds, and one filter that reaches every
+    node is compared with one polynomial.
     """
     kinds = np.zeros((graphs.edge_index.shape[1], 1), dtype=np.int64)
     store = GraphStore.build(replace(graphs, edge_feat=kinds), spectra, "cpu")
@@ -133,7 +133,7 @@ def bondless_case(graphs: GraphSet, spectra: ManySpectra) -> GraphCase:
 
 
 class PooledPolynomial(nn.Module):
-    """A polynomial model over the one-hot atoms of many graphs, their mean, a linear map."""
+    """A polynomial model over the one-hot atoms of many graphs, mean pooling, a linear layer."""
 
     def __init__(self, name: str, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class PooledPolynomial(nn.Module):
 
 
 def polynomial(name: str, case: GraphCase, graphs: GraphSet, device: torch.device) -> Candidate:
-    """A peer on all molecules as one graph of many pieces, in the plain loop."""
+    """A peer in the plain loop; all molecules are one graph with many components."""
 
     def build() -> Runner:
         propagation = Propagation(joined_adjacency(graphs), device=device)
@@ -168,7 +168,7 @@ def polynomial(name: str, case: GraphCase, graphs: GraphSet, device: torch.devic
 
 
 def joined_adjacency(graphs: GraphSet) -> sp.csr_array:
-    """One adjacency with a block for every graph."""
+    """One adjacency matrix with a block for every graph."""
     shift = np.repeat(starts(graphs.num_nodes)[:-1], graphs.num_edges)
     one, other = graphs.edge_index + shift
     total = int(graphs.num_nodes.sum())

@@ -1,10 +1,10 @@
-r"""A file of molecules as its owner trains on it: models on three random and three scaffold parts.
+r"""Models on a user's file of molecules, with three random and three scaffold test parts.
 
-``python -m benchmarks.own_molecules rows esol.csv`` writes a set of graphs for each test part, and
-needs RDKit. ``python -m benchmarks.own_molecules rows`` trains on them, where only a forest needs
-it, and keeps a line for each part and model. A model is what ``specformer train`` makes of such a
-file: the mean of five runs, each of which draws its own validation tenth. The table is of test
-errors.
+``python -m benchmarks.own_molecules rows esol.csv`` writes one set of graphs per test part; this
+needs RDKit. ``python -m benchmarks.own_molecules rows`` trains on them, and saves one line per part
+and model; only ``forest`` needs RDKit. Models are trained as ``specformer train`` does on such a
+file: five runs, each with its own tenth of the molecules for validation, whose predictions are
+averaged. The table shows test errors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LINES = "lines.jsonl"
 
 
 def write_parts(source: Path, out: Path) -> list[Path]:
-    """A file for each test part; all other molecules train or validate."""
+    """Write a file for each test part; all other molecules are for training and validation."""
     graphs = read_molecules(source).graphs
     out.mkdir(parents=True, exist_ok=True)
     written = []
@@ -53,7 +53,7 @@ def write_parts(source: Path, out: Path) -> list[Path]:
 
 
 def measured(part: Path, model: str, place: Workplace, changes: Sequence[str]) -> dict[str, Any]:
-    """Train one model on one part: its test error and that of its runs one by one."""
+    """Train one model on one part: the test errors of the mean and of single runs."""
     request = Request(str(part), model=model, changes=tuple(changes))
     result = train(resolve(request), place, lambda: None).result
     release_memory()
@@ -62,7 +62,7 @@ def measured(part: Path, model: str, place: Workplace, changes: Sequence[str]) -
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Models down, kinds of test parts across: the mean of their errors with its 95% interval."""
+    """Mean errors with 95% intervals: a row per model, a column per kind of test part."""
     lines = [f"| | {' | '.join(PROTOCOLS)} | one run: {' | one run: '.join(PROTOCOLS)} |"]
     lines.append("|---" * (1 + 2 * len(PROTOCOLS)) + "|")
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -85,7 +85,7 @@ def _interval(found: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the parts of a file, or train on those that are there."""
+    """Write the parts of a file, or train on parts that exist."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("source", type=Path, nargs="?", help="a CSV file: only write its parts")

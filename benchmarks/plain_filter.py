@@ -1,4 +1,4 @@
-r"""The set-to-set filter as a first version is written: dense attention over all eigenvalues."""
+r"""The set-to-set filter in its simplest form: dense attention over all eigenvalues."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _RENAMED = (
 
 
 class PlainFilter(nn.Module):
-    r"""One Transformer block over every eigenvalue, repeats and all, and a linear decoder.
+    r"""One Transformer block over all eigenvalues, repeated ones too, and a linear decoder.
 
-    ``torch.nn.MultiheadAttention`` is asked for its weights, so it holds all :math:`q^2` scores of
-    every head. Dropout is where :class:`specformer.SpectralFilter` has it.
+    ``torch.nn.MultiheadAttention`` returns its weights, so it stores all :math:`q^2` scores of
+    every head. Dropout is at the same places as in :class:`specformer.SpectralFilter`.
 
-    Shapes: eigenvalues ``[batch, q]``, padding ``[batch, q]`` true where there is none, output
-    ``[batch, q, heads]``.
+    Shapes: eigenvalues ``[batch, q]``, padding ``[batch, q]`` true where there is no eigenvalue,
+    output ``[batch, q, heads]``.
     """
 
     def __init__(self, channels: int, num_heads: int, epsilon: float, dropout: float) -> None:
@@ -54,7 +54,7 @@ class PlainFilter(nn.Module):
         return cast(Tensor, self.decoder(hidden))
 
     def encode(self, eigenvalues: Tensor) -> Tensor:
-        """The eigenvalue beside its sines and cosines, worked out anew at every call."""
+        """Each eigenvalue with its sines and cosines, computed again at every call."""
         steps = torch.arange(0, self.channels, 2, device=eigenvalues.device)
         exponents = steps.to(eigenvalues.dtype) / self.channels
         angles = eigenvalues.unsqueeze(-1) * (self.epsilon / 10000.0**exponents)
@@ -63,14 +63,14 @@ class PlainFilter(nn.Module):
 
 
 def load(plain: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Copy the state of one of our models into its plain version, every entry of both."""
+    """Copy all parameters of one of our models into its plain version."""
     known = dict(plain.state_dict())
     counters = {name: known[name] for name in known if name.endswith("num_batches_tracked")}
     plain.load_state_dict({**counters, **renamed(state)})
 
 
 def renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our names and shapes as PyTorch's own layers have them.
+    """Our parameters with the names and shapes of PyTorch's layers.
 
     Example:
         >>> parts = {f"attention.{name}.bias": torch.zeros(2) for name in ("query", "key", "value")}
@@ -92,7 +92,7 @@ def renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def require(config: Mapping[str, Any], **values: Any) -> None:
-    """Refuse a model that the plain version does not compute."""
+    """Refuse a model that the plain version does not support."""
     for name, value in values.items():
         choices = value if isinstance(value, tuple) else (value,)
         if config[name] not in choices:

@@ -1,7 +1,7 @@
-r"""GraphSpecformer as its authors' loop computes it: the yardstick of the graph-level model.
+r"""GraphSpecformer as in the authors' loop: the plain version that ours is compared with.
 
-Spectra are padded to rectangles, every pair of nodes of a graph is an edge with features of its
-own, messages are computed pair by pair, and sums are ``index_add``.
+Spectra are padded to rectangles. Every pair of nodes of a graph is an edge with its own features.
+Messages are computed for each pair, and summed with ``index_add``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from specformer.spectrum import PackedGraphs
 
 @dataclass(frozen=True)
 class PlainBatch:
-    """B graphs, complete and padded.
+    """B complete graphs, padded.
 
     Args:
         nodes: ``[N, columns]`` integer features.
         bonds: ``[P, columns]`` integer features of every pair, zeros for no bond.
-        source: ``[P]`` row that sends.
-        target: ``[P]`` row that receives.
-        graph: ``[N]`` which graph a node is of.
+        source: ``[P]`` node that sends the message.
+        target: ``[P]`` node that receives it.
+        graph: ``[N]`` graph of each node.
         eigenvalues: ``[B, n]``, padded.
         vectors: ``[B, n, n]``, padded.
         padding: ``[B, n]`` true where there is no eigenvalue.
@@ -47,7 +47,7 @@ class PlainBatch:
 
     @classmethod
     def of(cls, batch: PackedGraphs) -> PlainBatch:
-        """From a batch without padding of its own."""
+        """From a batch without padding."""
         places = torch.arange(batch.max_nodes, device=batch.sizes.device)
         real = places < batch.sizes.unsqueeze(1)
         pairs = real.unsqueeze(1) & real.unsqueeze(2)
@@ -94,7 +94,7 @@ class PlainBases(nn.Module):
 
 
 class PlainGraphConv(nn.Module):
-    """A message a pair, summed at its target, then the feed-forward network; both added."""
+    """One message per pair, summed at its target, then the feed-forward network; both residual."""
 
     def __init__(self, channels: int, config: Mapping[str, Any]) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class PlainGraphSpecformer(nn.Module):
     r"""The plain version of a :class:`specformer.GraphSpecformer`, with the same parameters.
 
     Args:
-        config: that of a model with one Transformer block, the joint decoder and mean pooling.
+        config: configuration with one Transformer block, the joint decoder and mean pooling.
 
     Shapes: a batch of B graphs; output ``[B, out_channels]``.
     """
@@ -166,7 +166,7 @@ class PlainGraphSpecformer(nn.Module):
         return cast(Tensor, self.readout(sums / (~batch.padding).sum(dim=1, keepdim=True)))
 
     def _entries(self, filt: nn.Module, batch: PlainBatch) -> Tensor:
-        """``[P, heads + 1]``: the identity and one basis a head, each built on its own."""
+        """``[P, heads + 1]``: the identity and one basis per head, each built separately."""
         response = filt(batch.eigenvalues, batch.padding)
         size = batch.eigenvalues.shape[1]
         identity = torch.eye(size, dtype=response.dtype, device=response.device)
@@ -178,7 +178,7 @@ class PlainGraphSpecformer(nn.Module):
 
 
 class PlainEmbedding(nn.Module):
-    """One vector a column, added, in a Python loop over the columns."""
+    """The sum of one vector per column, in a Python loop over the columns."""
 
     def __init__(self, cardinalities: list[int], channels: int) -> None:
         super().__init__()

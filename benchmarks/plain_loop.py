@@ -1,4 +1,4 @@
-r"""Training loops as most papers' code has them: the host reads and decides after every epoch."""
+r"""Training loops as in the code of most papers: the host reads results after every epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specformer.training.optim.schedule import Schedule
 
 
 class Reading(NamedTuple):
-    """What the host sees of an epoch."""
+    """The numbers that the host reads after an epoch."""
 
     train_loss: float
     val_loss: float
@@ -25,7 +25,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class PlainTask:
-    """Labels ``[n]`` and node numbers of one split on a device, labels once more on the host."""
+    """Labels ``[n]`` and node indices of one split on a device; labels also on the host."""
 
     y: Tensor
     train: Tensor
@@ -47,13 +47,13 @@ def fit_plainly(
     task: PlainTask,
     schedule: Schedule,
 ) -> list[Reading]:
-    """Train on one split, evaluate after every epoch on the host, stop when it says so.
+    """Train on one split, evaluate on the host after every epoch, stop early.
 
     Args:
-        model: whose parameters are trained.
+        model: the model to train.
         forward: the model's outputs ``[n, classes]`` for all nodes.
         task: labels and split.
-        schedule: epochs, patience, and Adam's rate and L2 penalty; no more of it is looked at.
+        schedule: only its epochs, patience, learning rate and weight decay are used.
     """
     rate, decay = schedule.learning_rate, schedule.weight_decay
     optimiser = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay)
@@ -86,7 +86,7 @@ def step_plainly(
     learning_rate: float,
     weight_decay: float,
 ) -> list[float]:
-    """Take steps of AdamW on ``loss(number)`` and read every loss on the host."""
+    """Take AdamW steps on ``loss(number)``, and read every loss on the host."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
     model.train()
     losses = []

@@ -1,7 +1,7 @@
-r"""Specformer on one graph as its authors' loop computes it: the yardstick of :mod:`specformer.nn`.
+r"""Specformer on one graph as in the authors' loop: the plain version that ours is compared with.
 
 Written from the description of that loop: attention over all eigenvalues that returns its weights,
-one product :math:`U(\lambda_m \odot U^\top x)` a head in a Python loop, dense features, float32.
+one product :math:`U(\lambda_m \odot U^\top x)` per head in a Python loop, dense features, float32.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from specformer.nn import Specformer
 
 
 class PlainConv(nn.Module):
-    r"""The signal and its M filtered copies, weighted and summed; perhaps a norm and a ReLU."""
+    r"""The weighted sum of the signal and its M filtered copies; optional norm and ReLU."""
 
     def __init__(self, num_heads: int, channels: int, config: Mapping[str, Any]) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class PlainSpecformer(nn.Module):
     r"""The plain version of a :class:`specformer.Specformer`, with the same parameters.
 
     Args:
-        config: that of a model with one Transformer block, the joint decoder and linear bases.
+        config: configuration with one Transformer block, the joint decoder and linear bases.
 
     Shapes: x ``[n, in]``, eigenvalues ``[q]``, vectors ``[n, q]``, output ``[n, out]``.
 

@@ -1,4 +1,4 @@
-r"""Results of benchmarks: what they hold, and the files they are recorded in."""
+r"""Results of benchmarks, and the files that record them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bench_result(
     rows: Sequence[Mapping[str, Any]],
     peaks: Any = None,
 ) -> dict[str, Any]:
-    """Rows with where and how they were measured; ``plan`` and ``peaks`` are data classes."""
+    """Rows with the device and the plan; ``plan`` and ``peaks`` are data classes."""
     return {
         "suite": suite,
         "device": device_name(device),
@@ -35,7 +35,7 @@ def bench_result(
 
 
 def record(path: str | Path, result: Mapping[str, Any], command: str, device: torch.device) -> None:
-    """Write a result with what it was measured on, for ``results/bench/``."""
+    """Write a result and its environment to a file, for ``results/bench/``."""
     write_json(
         path,
         sealed(

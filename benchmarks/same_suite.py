@@ -1,4 +1,4 @@
-r"""The same results: accuracies and losses of ours beside those of the plain loop."""
+r"""Check that our loop and the plain loop give the same results: accuracies and losses."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from specformer.training.evaluation.summaries import summary
 from specformer.training.loops.nodes import NodeFit, fit_nodes
 from specformer.training.runs.progress import Progress, Update
 
-#: What picks the epoch whose test accuracy counts: lowest validation loss, highest accuracy.
+#: Rules that choose the epoch whose test accuracy counts: by validation loss or accuracy.
 RULES = ("by_loss", "by_accuracy")
 #: Epochs without dropout over which losses are compared.
 LOSS_EPOCHS = 50
-#: Numbers of landmarks whose errors are shown.
+#: Numbers of landmarks whose errors are measured.
 LANDMARKS = (64, 128, 256, 512)
 
 
 @dataclass(frozen=True)
 class SamePlan:
-    """How many splits everyone trains on, and at most how many epochs; None: the recipe's."""
+    """Number of splits, and the most epochs; None for the epochs of the recipe."""
 
     runs: int = RUNS
     epochs: int | None = None
 
     def capped(self, recipe: NodeRecipe) -> NodeRecipe:
-        """A recipe with no more epochs than that."""
+        """The recipe with at most ``epochs`` epochs."""
         epochs = min(self.epochs or recipe.schedule.epochs, recipe.schedule.epochs)
         return replace(recipe, schedule=replace(recipe.schedule, epochs=epochs))
 
 
 @dataclass(frozen=True)
 class Accuracies:
-    """Test accuracies of every run by either rule, epochs it trained, and seconds of all."""
+    """Test accuracies of every run by both rules, its epochs, and the seconds of all runs."""
 
     by_loss: Sequence[float]
     by_accuracy: Sequence[float]
@@ -59,7 +59,7 @@ class Accuracies:
     seconds: float
 
     def entry(self) -> dict[str, Any]:
-        """Means, intervals and values, ready for JSON."""
+        """Means, intervals and values, for JSON."""
         return {
             **{rule: summary(getattr(self, rule)) for rule in RULES},
             "epochs": float(np.mean(self.epochs)),
@@ -70,7 +70,7 @@ class Accuracies:
 def bench_same(
     sources: Sequence[str], setting: Setting, plan: SamePlan
 ) -> Iterator[dict[str, Any]]:
-    """One row per graph, each as soon as it is known: they take minutes."""
+    """One row per graph, each as soon as it is known, because a row takes minutes."""
     for source in sources:
         case = node_case(source, setting, runs=plan.runs)
         capped = replace(case, recipe=plan.capped(case.recipe))
@@ -78,14 +78,15 @@ def bench_same(
 
 
 def same_row(case: NodeCase, device: torch.device, progress: Progress) -> dict[str, Any]:
-    """Train everyone on the splits of a case and compare.
+    """Train all loops on the splits of a case, and compare them.
 
-    ``plain``, ``ours`` (as the recipe says) and ``exact`` (attention over all eigenvalues, float32)
-    hold :meth:`Accuracies.entry`; the latter two also what :func:`compared` says.
+    The row has :meth:`Accuracies.entry` for ``plain``, ``ours`` (our loop with the recipe) and
+    ``exact`` (our loop with attention over all eigenvalues, in float32). The last two also have
+    the result of :func:`compared`.
     """
     case = replace(case, spectrum=case.spectrum.to(device))
     exactly = replace(case.recipe, landmarks=None, precision="highest")
-    apart = losses_apart(case, device)  # first: what is compiled once is compiled now
+    apart = losses_apart(case, device)  # first, so that compilation is not timed below
     epochs = case.recipe.schedule.epochs
     with progress.stage(f"{case.name}: ours", epochs, "accuracy") as update:
         ours, models = train_ours(case, device, update)
@@ -110,7 +111,7 @@ def same_row(case: NodeCase, device: torch.device, progress: Progress) -> dict[s
 
 
 def compared(found: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
-    """By either rule: the difference of the means, and whether the reference's interval has it.
+    """By both rules: the difference of the means, and whether the reference's interval contains it.
 
     Example:
         >>> one, two = (
@@ -124,7 +125,7 @@ def compared(found: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str
     widths = {rule: reference[rule]["ci95"] for rule in RULES}
     return {
         "difference": differences,
-        "inside": {  # unknown where a single split leaves no interval
+        "inside": {  # None if there is only one split, and so no interval
             rule: None if widths[rule] is None else abs(differences[rule]) <= widths[rule]
             for rule in RULES
         },
@@ -134,7 +135,7 @@ def compared(found: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str
 def train_ours(
     case: NodeCase, device: torch.device, update: Update | None = None
 ) -> tuple[Accuracies, list[Specformer]]:
-    """All splits together, as ``specformer train`` does; also every run's best model."""
+    """Train all splits together, as ``specformer train`` does; also returns the best models."""
     began = time.perf_counter()
     fresh = _fresh(case, len(case.splits))
     fit = _fit(fresh, case, device, update)
@@ -148,13 +149,13 @@ def train_ours(
 
 
 def train_plainly(case: NodeCase, device: torch.device, update: Update | None = None) -> Accuracies:
-    """The plain loop on one split after another, from the weights that ours start with."""
+    """Train one split after another in the plain loop, from the same initial weights."""
     began = time.perf_counter()
     picked: list[list[Reading]] = []
     epochs = []
     for run in range(len(case.splits)):
         readings = plain_readings(case, run, device)
-        # As in our loop: the first of equal epochs.
+        # As in our loop: of equal epochs, the first.
         by_loss = min(readings, key=lambda reading: reading.val_loss)
         by_accuracy = max(readings, key=lambda reading: reading.val_accuracy)
         picked.append([by_loss, by_accuracy])
@@ -174,7 +175,7 @@ def plain_readings(
     order: np.ndarray | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> list[Reading]:
-    """What the host reads of every epoch of the plain loop on one split, nodes in that order."""
+    """The readings of every epoch of the plain loop on one split, with nodes in ``order``."""
     assert case.graph.y is not None
     spectrum = case.spectrum.to(device, dtype)
     order = np.arange(len(case.graph.y)) if order is None else order
@@ -195,9 +196,10 @@ def plain_readings(
 def losses_apart(case: NodeCase, device: torch.device) -> dict[str, float | None]:
     """The largest differences of training losses on the first split, without dropout.
 
-    Of ours from the plain loop in float32; of the plain loop with its nodes in another order from
-    itself, which is what rounding alone makes; and of ours from the plain loop in float64. Over
-    :data:`LOSS_EPOCHS` epochs at most, attention over all eigenvalues; None if they diverge.
+    Three differences: between our loop and the plain loop in float32; between the plain loop and
+    itself with nodes in another order, which shows the effect of rounding alone; and between our
+    loop and the plain loop in float64. At most :data:`LOSS_EPOCHS` epochs, with attention over all
+    eigenvalues; None if they diverge.
     """
     epochs = _loss_epochs(case)
     recipe = replace(
@@ -228,7 +230,7 @@ def losses_apart(case: NodeCase, device: torch.device) -> dict[str, float | None
         return _finite(float(np.abs(one - other).max()))
 
     reference = plain(alone)
-    # Solved anew: ours relies on orthogonal eigenvectors, which float32 has only up to rounding.
+    # Solve again in float64: our loop needs orthogonal eigenvectors, and float32 rounds them.
     double = torch.float64
     anew = decompose(case.graph, k=recipe.pairs, dtype=double, device=device)
     solved = replace(alone, spectrum=anew)
@@ -243,10 +245,10 @@ def losses_apart(case: NodeCase, device: torch.device) -> dict[str, float | None
 def landmark_errors(
     models: Sequence[Specformer], spectrum: Spectrum, recipe: NodeRecipe
 ) -> dict[str, float | None]:
-    """By number of landmarks: how far filters are from exact attention's, at the worst model.
+    """By number of landmarks: the filter's error against exact attention, for the worst model.
 
-    The largest difference relative to the exact filter's largest value, in float32. None where a
-    spectrum has no more eigenvalues than that.
+    This is the largest difference, relative to the exact filter's largest value, in float32. None
+    if the spectrum has no more eigenvalues than landmarks.
     """
     errors: dict[str, float | None] = {}
     with matmul_precision("highest", spectrum.device):
@@ -264,7 +266,7 @@ def _fit(
     update: Update | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> NodeFit:
-    """All splits of a case in our loop."""
+    """Train all splits of a case in our loop."""
     spectrum, recipe = case.spectrum.to(device, dtype), case.recipe
     task = case.work(len(case.splits)).task(device)
     if dtype != torch.float32:
@@ -279,7 +281,7 @@ def _fit(
 
 
 def _fresh(case: NodeCase, runs: int) -> list[Specformer]:
-    """The untrained models of the first runs; random numbers go on from the last one's seed."""
+    """The untrained models of the first runs. Leaves the random state after the last one's seed."""
     return cast(list[Specformer], case.work(runs).fresh_models())
 
 
@@ -288,5 +290,5 @@ def _loss_epochs(case: NodeCase) -> int:
 
 
 def _finite(value: float) -> float | None:
-    """What JSON can hold."""
+    """The value, or None if JSON cannot store it."""
     return value if math.isfinite(value) else None

@@ -1,10 +1,10 @@
-"""What one graph over several processes costs: memory of each, bytes per epoch, seconds.
+"""What it costs to train one graph with several processes: memory, bytes per epoch, seconds.
 
 ``python -m benchmarks.shard_costs`` runs 1, 2 and 4 processes of ``torchrun`` (gloo, one thread
-each) on random eigenvectors, whose content does not matter here, and prints a table.
+each) and prints a table. Eigenvectors are random, because their values do not matter here.
 
-``python -m benchmarks.shard_costs alone cuda`` says what one process loses on the way that several
-take: with rows from shards, and with every message sent, though nobody else is there.
+``python -m benchmarks.shard_costs alone cuda`` measures how much slower one process is if it works
+as several do: with rows from shards, and with all messages, although there is no other process.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from specformer.training.optim.schedule import Schedule
 
 NODES, PAIRS, FEATURES, HIDDEN, CLASSES = 200_000, 400, 32, 32, 8
 EPOCHS = 4
-#: For one process: nodes and pairs, cora's and arXiv's; epochs that warm up and that count; turns.
+#: For one process: nodes and pairs, as in cora and arXiv; epochs of warm-up; epochs that count;
+#: repeats.
 ALONE = ((2_708, 2_708), (169_343, 1_000))
 WARM, COUNTED, TURNS = 10, 60, 5
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure 1, 2 and 4 processes, and print a table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         vectors = torch.randn(NODES, PAIRS) / NODES**0.5
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 def work(folder: Path) -> None:
-    """One process: its rows, four epochs."""
+    """The work of one process: load its rows and train four epochs."""
     torch.set_num_threads(1)
     before = memory("VmRSS")
     sent: list[int] = []
@@ -81,9 +82,9 @@ def work(folder: Path) -> None:
             task, started = own_task(spectrum.num_nodes, share), time.perf_counter()
             fit_nodes([model], task, spectrum, schedule)
             seconds = (time.perf_counter() - started) / EPOCHS
-    # Of the set-up there is the number of training nodes (8 bytes), and of those that are judged.
+    # The setup sends the numbers of training nodes (8 bytes), validation and test nodes.
     set_up = 8 + 2 * 4
-    # Training there and back and evaluation, gradients, a loss, two losses and two figures.
+    # Forward, backward and evaluation; gradients; training loss; two losses and two scores.
     formula = 4 * (3 * PAIRS * CLASSES + numbers + 1 + 4) if workers.size > 1 else 0
     total = {
         "grown": memory("VmHWM") - before,
@@ -95,7 +96,7 @@ def work(folder: Path) -> None:
 
 
 def own_task(nodes: int, share: Share, device: torch.device | None = None) -> NodeTask:
-    """Random features and classes of this process's nodes: a third each train, validate, test."""
+    """Random features and classes of this process's nodes, a third each for train, val and test."""
     part = torch.arange(nodes, device=device) % 3
     train, val, test = ((part == number).unsqueeze(0) for number in range(3))
     x = torch.randn(nodes, FEATURES, device=device)
@@ -104,7 +105,7 @@ def own_task(nodes: int, share: Share, device: torch.device | None = None) -> No
 
 
 def alone(device: torch.device) -> None:
-    """Milliseconds an epoch of one process: the usual way, and on that of several."""
+    """Milliseconds per epoch of one process: as usual, and as with several processes."""
     backend = "nccl" if device.type == "cuda" else "gloo"
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=store, rank=0, world_size=1)
@@ -114,7 +115,7 @@ def alone(device: torch.device) -> None:
         vectors = torch.randn(nodes, pairs, device=device) / nodes**0.5
         usual = Spectrum(torch.linspace(0, 2, pairs, device=device), vectors)
         ways: list[tuple[Spectrum, Share]] = [(usual, WHOLE)]
-        # Of two workers that it takes itself for one, a process sends all messages.
+        # A process that takes itself for one of two workers sends all messages.
         for share in (Share(count=nodes), Share(Workers(0, 2), nodes)):
             parts = usual.eigenvalues, vectors
             ways.append((ShardedSpectrum(*parts, across=share.sum, all_nodes=nodes), share))
@@ -130,7 +131,7 @@ def alone(device: torch.device) -> None:
 
 
 def epoch_seconds(spectrum: Spectrum, share: Share, device: torch.device) -> float:
-    """Of an epoch, without the first ones, which may be captured."""
+    """Seconds per epoch, without the first epochs, in which steps may be captured."""
     task, taken = own_task(spectrum.num_nodes, share, device), []
     for epochs in (WARM, WARM + COUNTED):
         torch.manual_seed(0)
@@ -144,7 +145,7 @@ def epoch_seconds(spectrum: Spectrum, share: Share, device: torch.device) -> flo
 
 
 def counting(sent: list[int]) -> Any:
-    """Within it, the bytes of every sum over processes go into a list."""
+    """Inside, append the bytes of every sum over processes to a list."""
     usual = dist.all_reduce
 
     def counted(tensor: Tensor) -> Any:
@@ -155,7 +156,7 @@ def counting(sent: list[int]) -> Any:
 
 
 def memory(name: str) -> int:
-    """Bytes of this process, as Linux tells them."""
+    """A memory size of this process in bytes, from Linux."""
     found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
     assert found is not None
     return 1024 * int(found[1])

@@ -1,10 +1,10 @@
-r"""How long commands are silent: the time between two pieces of output, in a file or on a terminal.
+r"""How long commands print nothing: the time between two outputs, in a file or on a terminal.
 
 ``make silence`` runs ``train`` on a graph, on molecules and on an image, ``predict`` and ``tune``,
-each into a pipe and on a terminal of 80 columns, ``table 1``, and a stage of more than two minutes,
-all with an empty cache. It prints when something was first said, the longest silence and the line
-before it, and records the figures; ``make tables`` shows them in the docs. Another command can be
-named: ``python -m benchmarks.silence -- train cora``.
+each into a pipe and on a terminal of 80 columns. It also runs ``table 1``, and a stage of more than
+two minutes. All start with an empty cache. It prints the time of the first output, the longest
+silence and the line before it, and records them; ``make tables`` shows them in the docs. To measure
+another command: ``python -m benchmarks.silence -- train cora``.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from specformer.graphs import write_npz
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-#: What moves a terminal's cursor or changes its colours.
+#: Codes that move a terminal's cursor or change its colours.
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-#: Where commands write, each with files and a cache of its own.
+#: Where commands write; each place has its own files and cache.
 _PLACES = ("file", "terminal")
 #: Columns of the terminal.
 _COLUMNS = 80
-#: Seconds after which a stage that would take much longer is stopped by Ctrl-C.
+#: Seconds after which Ctrl-C stops a stage that would take much longer.
 _LONG = 130.0
 
 
 @dataclass(frozen=True)
 class Silence:
-    """What was heard of a command.
+    """Times of a command's output, in seconds.
 
     Attributes:
         seconds: how long it ran.
-        lines: how many it wrote.
-        first: when something was first said.
+        lines: number of lines it wrote.
+        first: time of the first output.
         longest: the longest silence after that.
-        after: the line before it.
-        leaving: from the last words to the end of the process.
+        after: the line before the longest silence.
+        leaving: time from the last output to the end of the process.
         status: the exit status.
     """
 
@@ -80,7 +80,7 @@ class Plan:
 
 
 def silence_of(heard: Sequence[tuple[float, str]], ended: float, status: int) -> Silence:
-    r"""The silence in pieces of output with their times, of a command that ended at another.
+    r"""The silence of a command, from its pieces of output with their times, and its end.
 
     Example:
         >>> silence_of([(0.2, "Reading.\n"), (1.0, "one\ntwo\n"), (3.5, "end")], 4.0, 0).after
@@ -98,9 +98,9 @@ def silence_of(heard: Sequence[tuple[float, str]], ended: float, status: int) ->
 def listen(
     words: Sequence[str], folder: Path, *, terminal: bool = False, stopped: float | None = None
 ) -> Silence:
-    """Run a command of ``specformer``, in a pipe or on a terminal, and hear both its streams.
+    """Run a command of ``specformer`` in a pipe or on a terminal, and read both its streams.
 
-    Ctrl-C stops it after so many seconds, if any.
+    Ctrl-C stops it after ``stopped`` seconds, if given.
     """
     source = str(Path(specformer.__file__).parents[1])
     environment = os.environ | {
@@ -132,7 +132,7 @@ def _pieces(stream: int) -> Iterator[str]:
     while True:
         try:
             chunk = os.read(stream, 65536)
-        except OSError:  # how a terminal ends
+        except OSError:  # Linux reports the end of a terminal this way
             return
         if not chunk:
             return
@@ -140,7 +140,7 @@ def _pieces(stream: int) -> Iterator[str]:
 
 
 def write_examples(folder: Path) -> None:
-    """A generated graph of 800 nodes, 600 molecules, and an image of 40 × 40 points."""
+    """Write a generated graph of 800 nodes, 600 molecules, and an image of 40 × 40 pixels."""
     write_npz(folder / "graph.npz", csbm(0.5, num_nodes=800))
     rows = [f"{'C' * (n % 20 + 1)}{'O' * (n % 3)}c1ccccc1,{n % 7}" for n in range(600)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]))
@@ -150,7 +150,7 @@ def write_examples(folder: Path) -> None:
 
 
 def examples() -> dict[str, list[str]]:
-    """Commands that each take a while, in an order in which one may use what another left."""
+    """Commands that take some time, in this order: some use the results of earlier ones."""
     run = ["--device", "cpu"]
     once = ["--trials", "2", "--splits", "1", "--finalists", "1", "--runs", "1"]
     short = ["--set", "epochs=40", "--set", "form=paper"]
@@ -185,9 +185,9 @@ def cases() -> Iterator[tuple[str, list[str], bool, float | None]]:
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def main(
-    words: list[str] = typer.Argument(None, help="A command in place of the examples."),
+    words: list[str] = typer.Argument(None, help="A command to run in place of the examples."),
     data: Path = typer.Option(Path("../shared/data"), help="Folder with the images of table 1."),
-    out: Path | None = typer.Option(None, help="Where to record the figures."),
+    out: Path | None = typer.Option(None, help="File to record the results in."),
 ) -> None:
     """Print the longest silence of every command."""
     os.environ.setdefault("SPECFORMER_DATA", str(data.resolve()))

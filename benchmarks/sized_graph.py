@@ -1,4 +1,4 @@
-r"""A graph as large as Penn94, which is not shipped: degrees as uneven, features as wide."""
+r"""A random graph as large as Penn94, which is not shipped, with similar degrees and features."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import scipy.sparse as sp
 
 from specformer.graphs import Graph
 
-#: What results call it.
+#: Its name in results.
 NAME = "penn94-sized"
 
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """How large a graph to make; by default as large as Penn94."""
+    """Sizes of a graph; by default those of Penn94."""
 
     nodes: int = 41_554
     edges: int = 1_362_229
@@ -26,7 +26,7 @@ class GraphSizes:
 def sized_graph(sizes: GraphSizes | None = None) -> Graph:
     """A random graph with two classes and five one-hot features per node, always the same.
 
-    Edges drawn twice count once.
+    Edges that are drawn twice count once.
     """
     sizes = sizes or GraphSizes()
     random = np.random.default_rng(0)

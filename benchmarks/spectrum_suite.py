@@ -1,4 +1,4 @@
-r"""Decomposition: ``decompose`` beside SciPy's ARPACK at a few of the smallest eigenpairs."""
+r"""Decomposition: ``decompose`` and SciPy's ARPACK, for a few of the smallest eigenpairs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from specformer.graphs import Graph, normalised_laplacian
 from specformer.spectrum import decompose
 
 DATASETS = ("cora", "citeseer", "squirrel")
-#: Eigenpairs asked for.
+#: Number of eigenpairs.
 PAIRS = 50
 #: The tolerance that the released code of the paper gives ARPACK.
 _TOLERANCE = 1e-5
 
 
 def bench_spectra(sources: Sequence[str], setting: Setting, plan: Plan) -> list[dict[str, Any]]:
-    """One row per graph; an "epoch" is one decomposition, and no floor is stated."""
+    """One row per graph; an "epoch" is one decomposition, and there is no floor."""
     rows = []
     for source in sources:
         with setting.stage(source, plan) as update:
@@ -41,7 +41,7 @@ def bench_spectra(sources: Sequence[str], setting: Setting, plan: Plan) -> list[
 
 
 def ours(graph: Graph, device: torch.device) -> Candidate:
-    """Solve, check and never cut through an eigenspace, with no cache."""
+    """Our ``decompose`` without a cache: it also checks, and never cuts an eigenspace."""
 
     def build() -> Runner:
         def run(times: int) -> None:
@@ -54,7 +54,7 @@ def ours(graph: Graph, device: torch.device) -> Candidate:
 
 
 def reference(graph: Graph) -> Candidate:
-    """ARPACK on the Laplacian's lower end."""
+    """ARPACK on the Laplacian's smallest eigenvalues."""
 
     def build() -> Runner:
         laplacian = normalised_laplacian(graph)

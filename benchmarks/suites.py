@@ -21,7 +21,7 @@ from specformer.datasets import node_graph
 from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError, check_known
 
-#: Suites and the cases they have without ``--datasets``.
+#: Suites, and their cases without ``--datasets``.
 SUITES: dict[str, tuple[str, ...]] = {
     "node": node_suite.DATASETS,
     "deep": node_suite.DEEP_DATASETS,
@@ -31,7 +31,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "overhead": overhead_suite.DATASETS,
     "same": node_suite.DATASETS,
 }
-#: What reads a case of a suite whose cases are single graphs.
+#: Functions that read a case, for suites whose cases are single graphs.
 _READ: dict[str, Callable[..., object]] = {
     "node": node_graph,
     "deep": node_graph,
@@ -56,18 +56,18 @@ def bench(
 
     Args:
         suite: one of :data:`SUITES`.
-        cases: what to measure; None for the suite's own.
-        setting: where; the spectrum suite uses no cache.
-        epochs: epochs, steps or decompositions per repeat; None for a number that suits the
-            device. In the suite ``same`` the most that a run trains; None for the recipe's.
-        repeats: interleaved repeats; None likewise. Not in the suite ``same``.
-        runs: splits to train on, in the suite ``same`` only; None for ten.
-        keep: given the result after every row of ``same``, which takes minutes.
+        cases: what to measure; None for the suite's own cases.
+        setting: where to measure; the spectrum suite uses no cache.
+        epochs: epochs, steps or decompositions per repeat; None for a default by device. In the
+            suite ``same``, the most epochs of a run; None for those of the recipe.
+        repeats: interleaved repeats; None for a default by device. Not in the suite ``same``.
+        runs: splits to train on, only in the suite ``same``; None for ten.
+        keep: called with the result after every row of ``same``, because a row takes minutes.
     """
     check_known("suite", SUITES, suite)
     _refuse_idle(suite, epochs, repeats, runs)
     cases, device = cases or SUITES[suite], setting.device
-    if suite in _READ:  # a missing case is reported now, not after minutes of the others
+    if suite in _READ:  # report a missing case now, not after minutes of work
         for case in cases:
             _READ[suite](case, setting.data)
     if suite == "same":
@@ -76,7 +76,7 @@ def bench(
         once = decompose_suite.DecomposePlan(repeats or 1)
         rows = decompose_suite.bench_decompositions(cases, setting, once)
         return bench_result(suite, device, once, rows)
-    if suite == "spectrum":  # one decomposition takes seconds, and none warms up another
+    if suite == "spectrum":  # a decomposition takes seconds and needs no warm-up
         plan = Plan(epochs=epochs or 1, repeats=repeats or 3, warmup=0)
         rows = spectrum_suite.bench_spectra(cases, setting, plan)
         return bench_result(suite, device, plan, rows)

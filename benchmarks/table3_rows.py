@@ -1,9 +1,9 @@
-r"""Rows of Table 3 as jobs side by side, in limited time: each a process with a log and a folder.
+r"""Train rows of Table 3 in parallel and limited time; each is a process with a log and a folder.
 
-A job ``MODEL:DATASET:RUNS:EPOCHS`` is ``specformer table 3`` in ``OUT/DATASET-MODEL``; what follows
-after more colons, ``key=value``, is its ``--set``. Jobs start in the order given: the longest best
-come first. Called again, it skips finished jobs, and others go on from their checkpoints.
-``python -m benchmarks.ledger add OUT/DATASET-MODEL`` records one.
+A job ``MODEL:DATASET:RUNS:EPOCHS`` runs ``specformer table 3`` in ``OUT/DATASET-MODEL``. Settings
+``key=value`` may follow after more colons; they become ``--set``. Jobs start in the given order, so
+name the longest first. If you call it again, finished jobs are skipped, and others continue from
+their checkpoints. ``python -m benchmarks.ledger add OUT/DATASET-MODEL`` records a job.
 
 ``python -m benchmarks.table3_rows gps:zinc:2:300 gin:zinc:2:300 --out rows --processes 8``
 """
@@ -43,7 +43,7 @@ class Job:
 
     @classmethod
     def parse(cls, text: str) -> Job:
-        """As written on the command line.
+        """Read a job from the command line.
 
         Example:
             >>> Job.parse("gin:zinc:2:300:schedule.batch_size=64").changes
@@ -54,16 +54,16 @@ class Job:
             return cls(model, dataset, int(runs), int(epochs), tuple(changes))
         except ValueError:
             raise argparse.ArgumentTypeError(
-                f"{text}: expected MODEL:DATASET:RUNS:EPOCHS, as gin:zinc:2:300"
+                f"{text}: write MODEL:DATASET:RUNS:EPOCHS, such as gin:zinc:2:300"
             ) from None
 
     @property
     def name(self) -> str:
-        """Of its folder and its log."""
+        """The name of its folder and log."""
         return f"{self.dataset}-{self.model}"
 
     def command(self, out: Path, options: Sequence[str]) -> list[str]:
-        """What runs it, and goes on with it where it was stopped."""
+        """The command that runs the job, or continues it after a stop."""
         changes = [f"schedule.epochs={self.epochs}", *self.changes]
         what = ["--models", self.model, "--datasets", self.dataset, "--runs", str(self.runs)]
         what += [word for change in changes for word in ("--set", change)]
@@ -74,7 +74,7 @@ class Job:
 def run_jobs(
     jobs: Sequence[Job], out: Path, processes: int, seconds: float, options: Sequence[str] = ()
 ) -> list[str]:
-    """Run what is not finished, and tell how each ended."""
+    """Run the jobs that are not finished; returns how each job ended."""
     out.mkdir(parents=True, exist_ok=True)
     ends = {job: "finished before" for job in jobs if _result(out, job)}
     waiting = [job for job in jobs if job not in ends]
@@ -104,12 +104,12 @@ def _start(job: Job, out: Path, processes: int, options: Sequence[str]) -> subpr
             stdout=log,
             stderr=subprocess.STDOUT,
             env={"OMP_NUM_THREADS": str(threads), **os.environ},
-            start_new_session=True,  # a Ctrl-C reaches it once, through _stop
+            start_new_session=True,  # Ctrl-C reaches it once, through _stop
         )
 
 
 def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Let all write their checkpoints, and end what does not stop."""
+    """Let all processes write their checkpoints, and kill those that do not stop."""
     going = [process for process in processes if process.poll() is None]
     for process in going:
         process.send_signal(signal.SIGINT)
@@ -128,7 +128,7 @@ def _result(out: Path, job: Job) -> dict[str, Any] | None:
 
 
 def _reached(out: Path, job: Job) -> str:
-    """How far a job came that is not finished, by its log: ``run 2 · 120/300 · mae 0.21``."""
+    """The progress of an unfinished job, from its log: ``run 2 · 120/300 · mae 0.21``."""
     path = out / f"{job.name}.log"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     told = re.findall(r"\), (.* · \d+/\d+ · \S+ \S+) · ", text)
@@ -136,7 +136,7 @@ def _reached(out: Path, job: Job) -> str:
 
 
 def summary(jobs: Sequence[Job], ends: Sequence[str], out: Path) -> str:
-    """A line for each job: epochs, validation and test figures, seconds, and how it ended."""
+    """One line per job: epochs, validation and test scores, seconds, and how it ended."""
     lines = ["| model | data set | epochs | val | test | at the last epoch | seconds | |"]
     lines.append("|---" * 8 + "|")
     for job, end in zip(jobs, ends, strict=True):
@@ -151,7 +151,7 @@ def summary(jobs: Sequence[Job], ends: Sequence[str], out: Path) -> str:
 
 
 def pack(jobs: Sequence[Job], out: Path, archive: Path, *, checkpoints: bool = False) -> None:
-    """Logs and folders as a tar file; checkpoints, on request, of those that are not finished."""
+    """Write logs and folders to a tar file; optionally the checkpoints of unfinished jobs."""
     with tarfile.open(archive, "w:gz") as tar:
         for job in jobs:
             whole = checkpoints and _result(out, job) is None
@@ -161,17 +161,23 @@ def pack(jobs: Sequence[Job], out: Path, archive: Path, *, checkpoints: bool = F
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run jobs, pack what they left, and print a table."""
+    """Run jobs, pack their files, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("jobs", nargs="+", type=Job.parse, metavar="MODEL:DATASET:RUNS:EPOCHS")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--processes", type=int, default=1, help="how many jobs run at a time")
-    parser.add_argument("--lanes", type=int, default=1, help="runs of a job at a time")
-    parser.add_argument("--seconds", type=float, default=600.0, help="then all are stopped")
+    parser.add_argument(
+        "--lanes", type=int, default=1, help="how many runs of a job train at a time"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, help="stop all jobs after this time"
+    )
     parser.add_argument("--data", help="folder with data files")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--pack", type=Path, help="a .tar.gz of all but checkpoints")
-    parser.add_argument("--checkpoints", action="store_true", help="pack those of stopped jobs too")
+    parser.add_argument("--pack", type=Path, help="write all files but checkpoints to this .tar.gz")
+    parser.add_argument(
+        "--checkpoints", action="store_true", help="also pack checkpoints of stopped jobs"
+    )
     asked = parser.parse_args(arguments)
     options = ["--device", asked.device, "--lanes", str(asked.lanes)]
     options += ["--data", asked.data] if asked.data else []

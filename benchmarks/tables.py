@@ -1,4 +1,4 @@
-r"""Recorded results of benchmarks as tables, for people and for pages."""
+r"""Recorded results of benchmarks as tables, for the terminal and for pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specformer.paper.table_rows import interval
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, scientific
 
-#: What an entry must hold, and of what type.
+#: Keys that an entry must have, and their types.
 _KEYS = {
     "name": str,
     "suite": str,
@@ -34,12 +34,12 @@ _BLOCK = re.compile(
 SCHEMA = "specformer.bench/1"
 #: Header and cells.
 Grid = tuple[list[str], list[list[str]]]
-#: What picks the epoch of a run that counts, as rows of the suite ``same`` and people name it.
+#: Rules that choose the epoch that counts: their names in rows of ``same`` and in tables.
 _RULES = {"by_loss": "validation loss", "by_accuracy": "validation accuracy"}
 
 
 def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
-    """The tables of a result as people read it: one of times, or two of the suite ``same``."""
+    """The tables of a result: two for the suite ``same``, one for all others."""
     if result.get("suite") == "same":
         return [_accuracy_grid(result["rows"]), _error_grid(result["rows"])]
     if result.get("suite") == "decompose":
@@ -56,7 +56,7 @@ def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
 
 
 def bench_grid(result: Mapping[str, Any]) -> Grid:
-    """Times and memory, the paper's figures in brackets; no column without a figure."""
+    """Times and memory, with the paper's numbers in brackets. Empty columns are left out."""
     rows = result["rows"]
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     header = [
@@ -82,7 +82,7 @@ def bench_grid(result: Mapping[str, Any]) -> Grid:
 
 
 def _cells(row: Mapping[str, Any], peers: Sequence[str]) -> list[str]:
-    # Milliseconds an epoch are seconds for 1000, the unit of the paper's tables.
+    # Milliseconds per epoch equal seconds per 1000 epochs, the unit of the paper's tables.
     paper = row.get("paper", {"seconds": {}, "mb": {}})
     return [
         row["case"],
@@ -113,7 +113,7 @@ def _accuracy_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _error_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """What no rule changes: seconds, losses, and landmarks' errors."""
+    """Values that do not depend on the rule: seconds, losses, and errors of landmarks."""
     counts = sorted({count for row in rows for count in row["landmark_errors"]}, key=int)
     losses = {
         "losses apart": "losses_apart",
@@ -135,7 +135,7 @@ def _error_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _decomposition_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """What eigenpairs cost, and how exact they are."""
+    """Time and memory of eigenpairs, and how exact they are."""
     header = ["graph", "nodes", "edges", "asked", "eigenpairs", "solver", "seconds", "peak, MB"]
     header += ["residual", "orthogonality", f"ARPACK, {rows[0]['arpack_pairs']} pairs, s"]
     lines = []
@@ -160,7 +160,7 @@ def _decomposition_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _arpack_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """What the suite ``spectrum`` measures: no epochs, no plain loop, no memory."""
+    """The suite ``spectrum``, which has no epochs, no plain loop and no memory."""
     header = ["case", "nodes", "eigenpairs", "ours, ms", "ARPACK, ms", "ratio"]
     lines = [
         [
@@ -177,7 +177,7 @@ def _arpack_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _reliability_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """What became of attacks, and all of them together."""
+    """Outcomes of attacks, and their totals."""
     counts = ("tried", "refused", "unaffected", "wrong", "tracebacks")
     total = {name: sum(row[name] for row in rows) for name in counts}
     lines = [
@@ -189,7 +189,7 @@ def _reliability_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _silence_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """How long commands took, and for how long they said nothing."""
+    """How long commands took, and how long they printed nothing."""
     header = ["command, and where it writes", "seconds", "first words after, s"]
     times = ("seconds", "first", "longest", "leaving")
     lines = [[row["case"], *(f"{row[name]:.1f}" for name in times)] for row in rows]
@@ -197,7 +197,7 @@ def _silence_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _stops_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """What came of stopping trainings, each kind and all of them together."""
+    """Outcomes of stopped training runs by kind, and their totals."""
     kinds = {
         "stops": "stops", "went on": "`resume` went on", "started over": "started over",
         "wrote its report": "wrote the report", "had ended": "had ended before",
@@ -212,7 +212,7 @@ def _stops_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _against(found: Mapping[str, Any], rule: str) -> str:
-    """The difference from the plain loop's mean in points, and whether its interval has it."""
+    """The difference from the plain loop's mean in points, inside or outside its interval."""
     place = {True: ", inside", False: ", outside", None: ""}[found["inside"][rule]]
     return f"{100 * found['difference'][rule]:+.2f}{place}".replace("-", "−")
 
@@ -226,8 +226,8 @@ def markdown_lines(header: Sequence[str], cells: Sequence[Sequence[str]]) -> lis
 def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
     """Recorded results as Markdown, with a line on how each was measured.
 
-    Results of the suite ``same`` stand together where only their cases differ. A case that a suite
-    measured again on the same device is shown once.
+    Results of the suite ``same`` are joined if only their cases differ. If a suite measured a case
+    several times on the same device, only the newest is shown.
     """
     lines = []
     for entry in _joined(newest_cases(entries)):
@@ -246,7 +246,7 @@ def bench_markdown(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def newest_cases(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Entries without the cases that a later one of the same suite and device has too."""
+    """Entries without cases that a later entry of the same suite and device has too."""
     return newest_rows(
         entries, lambda entry, row: (entry["suite"], entry["device"], row["case"], row.get("asked"))
     )
@@ -269,7 +269,7 @@ def _manner(entry: Mapping[str, Any]) -> str:
 
 
 def _joined(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Entries, with those of the suite ``same`` that agree in all but their cases as one."""
+    """Entries; those of the suite ``same`` that differ only in their cases are joined."""
     found: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(entries):
         how = [entry[name] for name in ("suite", "device", "threads", "plan", "environment")]
@@ -285,7 +285,7 @@ def _joined(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _figure(value: float | None, cited: float | None = None) -> str:
-    """Three digits, without an exponent, and a cited figure in brackets."""
+    """Three digits without an exponent, and the cited number in brackets."""
     shown = NONE if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"
     return shown if cited is None else f"{shown} [{cited:,}]"
 
@@ -295,7 +295,7 @@ def _times(value: float | None) -> str:
 
 
 def bench_blocks(text: str, folder: Path) -> str:
-    """``text`` with each block of benchmarks made anew from its entries."""
+    """``text`` with each block of benchmarks made again from its entries."""
 
     def block(match: re.Match[str]) -> str:
         found = []
@@ -308,7 +308,7 @@ def bench_blocks(text: str, folder: Path) -> str:
 
 
 def _check(path: Path, entry: Any) -> None:
-    """Refuse an entry that no table can be made of."""
+    """Refuse an entry that cannot be shown as a table."""
     for key, kind in _KEYS.items():
         if not isinstance(entry, dict) or not isinstance(entry.get(key), kind):
             raise RunError(f"{path}: {key} should be {kind.__name__}.")

@@ -1,17 +1,16 @@
-r"""How far a command walks through the code: files, functions and room changes.
+r"""How much code a command runs through: files, functions and room changes.
 
-A *walk* is one run of a command, in this process, with every call of a function of ``specformer``
-written down. A *room* is the first folder below ``src/specformer``, or a file that lies there. Of a
-walk we count
+A *walk* records the functions of ``specformer`` that one run of a command calls, in this process.
+A *room* is a folder or file directly below ``src/specformer``. For each walk we count
 
-- *files*: those with a function that was called;
-- *functions*: different functions that were called, methods, lambdas and those within others
-  included; the top level of a module and comprehensions are not functions here;
-- *room changes*: going through those functions in the order of their first calls, how often the
-  next one is in another room than the one before.
+- *files*: files with a function that was called;
+- *functions*: different functions that were called, with methods, lambdas and inner functions, but
+  without the top level of modules and comprehensions;
+- *room changes*: with functions in the order of their first calls, how often the next function is
+  in another room.
 
-A reader who follows the command with a debugger, stepping into what is new, opens that many files
-and goes from room to room that often. ``make walks`` prints the table for the three ways through
+A reader who follows the command with a debugger, and steps into all new functions, opens that many
+files and changes rooms that often. ``make walks`` prints the table for the three ways through
 ``train``: a graph from CSV files, molecules from SMILES, and an image.
 """
 
@@ -81,7 +80,7 @@ class Walk:
 
 
 def walked(call: Callable[[], object]) -> Walk:
-    """The walk of a call, in all threads of this process that it starts."""
+    """The walk of a call, in this thread and all threads that it starts."""
     seen: set[CodeType] = set()
     steps: list[tuple[str, str]] = []
 
@@ -111,7 +110,7 @@ def walk_of(words: Sequence[str]) -> Walk:
     """
     for module in pkgutil.walk_packages(specformer.__path__, "specformer."):
         if not module.name.endswith("__main__"):
-            with contextlib.suppress(ImportError):  # of an extra that is not installed
+            with contextlib.suppress(ImportError):  # an optional package is not installed
                 import_module(module.name)
 
     def call() -> None:
@@ -152,14 +151,16 @@ def _write_graph(folder: Path) -> None:
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def main(
-    words: list[str] = typer.Argument(None, help="A command in place of the three examples."),
-    steps: bool = typer.Option(False, "--steps", help="Print every function of the walk too."),
+    words: list[str] = typer.Argument(
+        None, help="A command to run in place of the three examples."
+    ),
+    steps: bool = typer.Option(False, "--steps", help="Also print every function of the walk."),
 ) -> None:
     """Count the files, functions and room changes of `specformer train`, or of another command."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     with contextlib.ExitStack() as stack:
         commands = {" ".join(words): words} if words else stack.enter_context(example_commands())
-        # Each in a process of its own: what one keeps in memory, the next would not compute.
+        # Each command has its own process, so that none uses what another computed.
         fresh = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, fresh, max_tasks_per_child=1) as pool:
             walks = dict(zip(commands, pool.map(walk_of, commands.values()), strict=True))
