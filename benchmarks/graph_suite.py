@@ -14,14 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from benchmarks.floor import Peaks, graph_work
-from benchmarks.measure import (
-    Candidate,
-    Plan,
-    Runner,
-    Setting,
-    bench_row,
-    measure,
-)
+from benchmarks.measure import Candidate, Plan, Runner, Setting, bench_row, measure
 from benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
 from benchmarks.plain_loop import step_plainly
 from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split

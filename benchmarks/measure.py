@@ -182,7 +182,7 @@ def peak_mb(candidate: Candidate, device: torch.device, epochs: int) -> float | 
     candidate.build()(epochs)
     if resident is None:
         return None
-    return max(0.0, (_status("VmHWM") - resident) / 1e6)
+    return max(0.0, (process_memory("VmHWM") - resident) / 1e6)
 
 
 def _reset_peak() -> float | None:
@@ -190,12 +190,13 @@ def _reset_peak() -> float | None:
     try:
         ctypes.CDLL(None).malloc_trim(0)  # a function of glibc
         _CLEAR.write_text("5", encoding="ascii")
-        return _status("VmRSS")
+        return process_memory("VmRSS")
     except (AttributeError, OSError, StopIteration):
         return None
 
 
-def _status(field: str) -> float:
+def process_memory(field: str) -> float:
+    """A memory size of this process in bytes, by its name in Linux's ``/proc/self/status``."""
     lines = _STATUS.read_text(encoding="ascii").splitlines()
     return 1024.0 * float(next(line for line in lines if line.startswith(field)).split()[1])
 

@@ -12,14 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from benchmarks.floor import Peaks, node_work
-from benchmarks.measure import (
-    Candidate,
-    Plan,
-    Runner,
-    Setting,
-    bench_row,
-    measure,
-)
+from benchmarks.measure import Candidate, Plan, Runner, Setting, bench_row, measure
 from benchmarks.plain_loop import PlainTask, fit_plainly
 from benchmarks.plain_node import PlainSpecformer
 from specformer.baselines import Propagation

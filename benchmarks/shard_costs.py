@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import torch.distributed as dist
 import typer
 from torch import Tensor
 
+from benchmarks.measure import process_memory, synchronise
 from specformer import Specformer, Spectrum
 from specformer.spectrum.sharded import ShardedSpectrum
 from specformer.spectrum.shards import write_shards
@@ -64,7 +64,7 @@ def main() -> None:
 def work(folder: Path) -> None:
     """The work of one process: load its rows and train four epochs."""
     torch.set_num_threads(1)
-    before = memory("VmRSS")
+    before = process_memory("VmRSS")
     sent: list[int] = []
     with torchrun_workers(torch.device("cpu")) as (workers, _):
         share = Share(workers, NODES)
@@ -87,7 +87,7 @@ def work(folder: Path) -> None:
     # Forward, backward and evaluation; gradients; training loss; two losses and two scores.
     formula = 4 * (3 * PAIRS * CLASSES + numbers + 1 + 4) if workers.size > 1 else 0
     total = {
-        "grown": memory("VmHWM") - before,
+        "grown": process_memory("VmHWM") - before,
         "sent": max(0, sum(sent) - set_up) / EPOCHS,
         "formula": formula,
         "seconds": seconds,
@@ -138,8 +138,7 @@ def epoch_seconds(spectrum: Spectrum, share: Share, device: torch.device) -> flo
         model = Specformer(FEATURES, HIDDEN, CLASSES)
         started = time.perf_counter()
         fit_nodes([model], task, spectrum, Schedule(epochs=epochs))
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+        synchronise(device)
         taken.append(time.perf_counter() - started)
     return (taken[1] - taken[0]) / COUNTED
 
@@ -153,13 +152,6 @@ def counting(sent: list[int]) -> Any:
         return usual(tensor)
 
     return mock.patch.object(dist, "all_reduce", counted)
-
-
-def memory(name: str) -> int:
-    """A memory size of this process in bytes, from Linux."""
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
-    assert found is not None
-    return 1024 * int(found[1])
 
 
 if __name__ == "__main__":

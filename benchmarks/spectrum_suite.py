@@ -8,14 +8,7 @@ from typing import Any
 import torch
 from scipy.sparse.linalg import eigsh
 
-from benchmarks.measure import (
-    Candidate,
-    Plan,
-    Runner,
-    Setting,
-    bench_row,
-    measure,
-)
+from benchmarks.measure import Candidate, Plan, Runner, Setting, bench_row, measure
 from specformer.datasets.registry import graph_source
 from specformer.graphs import Graph, normalised_laplacian
 from specformer.spectrum import decompose

@@ -40,18 +40,16 @@ _RULES = {"by_loss": "validation loss", "by_accuracy": "validation accuracy"}
 
 def bench_grids(result: Mapping[str, Any]) -> list[Grid]:
     """The tables of a result: two for the suite ``same``, one for all others."""
-    if result.get("suite") == "same":
-        return [_accuracy_grid(result["rows"]), _error_grid(result["rows"])]
-    if result.get("suite") == "decompose":
-        return [_decomposition_grid(result["rows"])]
-    if result.get("suite") == "spectrum":
-        return [_arpack_grid(result["rows"])]
-    if result.get("suite") == "reliability":
-        return [_reliability_grid(result["rows"])]
-    if result.get("suite") == "silence":
-        return [_silence_grid(result["rows"])]
-    if result.get("suite") == "interruptions":
-        return [_stops_grid(result["rows"])]
+    grids = {
+        "same": (_accuracy_grid, _error_grid),
+        "decompose": (_decomposition_grid,),
+        "spectrum": (_arpack_grid,),
+        "reliability": (_reliability_grid,),
+        "silence": (_silence_grid,),
+        "interruptions": (_stops_grid,),
+    }
+    if (suite := result.get("suite")) in grids:
+        return [grid(result["rows"]) for grid in grids[suite]]
     return [bench_grid(result)]
 
 
