@@ -1,1 +1,1 @@
-"""What builds and checks the documentation."""
+"""Scripts that build the documentation."""

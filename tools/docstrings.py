@@ -1,4 +1,4 @@
-"""For mkdocstrings: what our docstrings write in Sphinx's way, as Markdown."""
+"""An extension for mkdocstrings: Sphinx markup in our docstrings becomes Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.pages import as_markdown
 
 
 class SphinxRoles(griffe.Extension):
-    """Rewrites every docstring before it is parsed."""
+    """Rewrite every docstring as Markdown before it is parsed."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite one docstring."""

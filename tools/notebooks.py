@@ -3,9 +3,9 @@
     python -m tools.notebooks                                  all of docs/tutorials
     python -m tools.notebooks docs/tutorials/own-graph.ipynb   one of them
 
-All code cells of a notebook run in one namespace, in an empty folder, without Jupyter. What a cell
-prints, the value of its last line and the pictures it drew become its outputs. Some of the pictures
-are kept for the gallery, too.
+All code cells of a notebook run in one namespace, in an empty folder, without Jupyter. The outputs
+of a cell are its printed text, the value of its last line, and its pictures. Some pictures are
+also saved for the gallery.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
 PICTURES = FOLDER.parent / "images" / "gallery"
-#: Names of pictures in the gallery, by notebook, in the order they are drawn in; None is left out.
+#: Names of the gallery's pictures by notebook, in drawing order; None is not in the gallery.
 GALLERY = {
     "filter-on-an-image": ("waves", "filtered", "comb-learned", None, None),
     "large-spectra": ("ring-waves", None, "density-checked", "heat"),
@@ -43,7 +43,7 @@ def code_cells(notebook: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def run(path: Path) -> dict[str, Any]:
-    """The notebook with fresh outputs; what a cell raises is raised."""
+    """Run a notebook; returns it with new outputs. Errors of a cell are raised."""
     notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -71,7 +71,7 @@ def _run_cell(source: str, name: str, namespace: dict[str, Any]) -> list[dict[st
 
 
 def _shown(value: Any) -> dict[str, Any]:
-    """The value of a cell's last line, as Jupyter keeps it."""
+    """The value of a cell's last line, as Jupyter stores it."""
     if isinstance(value, str) and "<svg" in value[:500]:  # RDKit's drawings, outside of Jupyter
         picture = value[value.index("<svg") :]
         data: dict[str, Any] = {"image/svg+xml": picture.splitlines(keepends=True)}
@@ -89,7 +89,7 @@ def _displayed(png: bytes) -> dict[str, Any]:
 
 
 def _drawn() -> Iterator[bytes]:
-    """The open figures as PNG; they are closed."""
+    """The open figures as PNG; closes them."""
     import matplotlib.pyplot as plt
 
     for number in plt.get_fignums():
@@ -100,7 +100,7 @@ def _drawn() -> Iterator[bytes]:
 
 
 def pictures(notebook: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """The pictures that a notebook shows, as the ending of a file's name and its bytes."""
+    """The pictures of a notebook, each as file extension and bytes."""
     for _, cell in code_cells(notebook):
         for output in cell["outputs"]:
             data = output.get("data", {})
@@ -111,7 +111,7 @@ def pictures(notebook: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
 
 
 def keep_pictures(notebook: dict[str, Any], stem: str) -> None:
-    """Write those pictures of a notebook that the gallery shows."""
+    """Save the pictures of a notebook that the gallery shows."""
     PICTURES.mkdir(exist_ok=True)
     for name, (ending, content) in zip(GALLERY[stem], pictures(notebook), strict=True):
         if name:
@@ -119,7 +119,7 @@ def keep_pictures(notebook: dict[str, Any], stem: str) -> None:
 
 
 def main(paths: list[str]) -> None:
-    """Run the notebooks named, or all, and write their outputs."""
+    """Run the named notebooks, or all, and write their outputs."""
     os.environ["MPLBACKEND"] = "Agg"
     for path in map(Path, paths) if paths else sorted(FOLDER.glob("*.ipynb")):
         started = time.perf_counter()

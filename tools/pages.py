@@ -1,4 +1,4 @@
-"""What pages are made of: notebooks, the program's commands, docstrings."""
+"""Markdown from notebooks, from the program's commands and from docstrings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 ROLE = re.compile(r":(?P<role>math|func|class|meth|mod|attr|obj):`~?(?P<text>[^`]+)`")
 BLOCK = re.compile(r"^(?P<indent> *)\.\. math::\s*\n(?P<body>(?:\n|(?P=indent) +.*\n?)+)", re.M)
-#: TeX that our formulas use, as the characters that the rest of the documentation uses.
+#: TeX in our formulas, and the characters that replace it.
 TEX = {
     r"\\mathrm\{([^}]*)\}": r"\1",
     r"\\operatorname\{([^}]*)\}": r"\1",
@@ -57,20 +57,22 @@ TEX = {
 
 
 def as_markdown(text: str) -> str:
-    r"""Roles and formulas of Sphinx as Markdown.
+    r"""Convert Sphinx roles and formulas to Markdown.
 
     Example:
         >>> as_markdown(r"Filters by :math:`U\,g\,U^\top x`, see :meth:`Spectrum.filter`.")
         'Filters by `U g Uᵀ x`, see `Spectrum.filter`.'
     """
     text = BLOCK.sub(_block, text)
-    text = re.sub(r"^( *)Example:$", r"\1Examples:", text, flags=re.M)  # the parser's own word
+    text = re.sub(
+        r"^( *)Example:$", r"\1Examples:", text, flags=re.M
+    )  # the word that the parser expects
     text = ROLE.sub(lambda m: f"`{plain(m['text']) if m['role'] == 'math' else m['text']}`", text)
     return re.sub(r"(?<!`)``(?!`)", "`", text)  # a fence has three
 
 
 def plain(formula: str) -> str:
-    """A formula in TeX as text."""
+    """A TeX formula as plain text."""
     for pattern, character in TEX.items():
         formula = re.sub(pattern, character, formula)
     return re.sub(r"[{}]", "", re.sub(r" +", " ", formula)).strip()
@@ -83,7 +85,7 @@ def _block(match: re.Match[str]) -> str:
 
 
 def notebook_page(notebook: dict[str, Any]) -> str:
-    """A notebook as Markdown: text, code, and what the code gave."""
+    """A notebook as Markdown: text, code and outputs."""
     blocks = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -153,6 +155,6 @@ def _option(parameter: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Help as Markdown: one line per paragraph, nothing of Rich's markup."""
+    """Help text as Markdown, one line per paragraph."""
     paragraphs = re.split(r"\n\s*\n", text.replace("\b", ""))
     return "\n\n".join(html.escape(" ".join(part.split()), quote=False) for part in paragraphs)

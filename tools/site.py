@@ -1,4 +1,4 @@
-"""MkDocs' hooks: notebooks become pages, and the options of every command come from the program."""
+"""Hooks of MkDocs: notebooks become pages, and the program lists its own commands and options."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from mkdocs.structure.files import File
 
 from tools.pages import commands, notebook_page
 
-#: Replaced by the options of every command.
+#: Is replaced by the options of every command.
 MARK = "<!-- options of every command -->"
 
 
 class NotebookFile(File):
-    """A notebook that MkDocs takes for a page."""
+    """A notebook that MkDocs treats as a page."""
 
     def is_documentation_page(self) -> bool:
-        """It is one, whatever its name ends with."""
+        """Always true, although the name does not end in .md."""
         return True
 
     @property
@@ -31,7 +31,7 @@ class NotebookFile(File):
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Put a page in the place of every notebook."""
+    """Replace every notebook by a page."""
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
             files.remove(file)
@@ -44,5 +44,5 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Write the options of every command where a page asks for them."""
+    """Insert the options of every command into the page that has the mark."""
     return markdown.replace(MARK, commands()) if MARK in markdown else markdown
