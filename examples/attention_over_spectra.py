@@ -1,11 +1,11 @@
-"""When does attention over the spectrum matter? Where a filter depends on all eigenvalues at once.
+"""When does attention over the spectrum help? When a filter depends on all eigenvalues together.
 
-Many graphs of different sizes, each with a random signal and its filtered version. One model
-learns the filter from some graphs and is tested on others. A filter that looks at each eigenvalue
-alone can learn ``heat``; the other three ask for eigenvalues that are the smallest or the largest
-*of this graph*.
+There are many graphs of different sizes, each with a random signal and its filtered version. One
+model learns the filter from some graphs and is tested on others. A model that looks at each
+eigenvalue alone can learn ``heat``. The other three filters depend on where an eigenvalue lies
+among all eigenvalues *of the same graph*, for example whether it is the largest.
 
-    python examples/attention_over_spectra.py 3  # seeds, one by default
+    python examples/attention_over_spectra.py 3  # number of seeds, one by default
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 import specformer as sf
 
 GRAPHS, TESTED, EPOCHS = 80, 40, 60
-#: What becomes of eigenvalues, in order: responses in [0, 1].
+#: Filters: sorted eigenvalues of a graph in, responses in [0, 1] out.
 FILTERS = {
     "heat": lambda values: torch.exp(-3 * values),
     "second": lambda values: torch.exp(-(((values - values[1]) / 0.05) ** 2)),
@@ -46,7 +46,7 @@ def drawn(seed: int) -> list[sf.Spectrum]:
 
 
 def error(name: str, spectra: list[sf.Spectrum], seed: int, **options: bool) -> float:
-    """The squared error on new graphs, as a share of the variance there, after training."""
+    """Train; the squared error on new graphs, as a share of the signal's energy there."""
     torch.manual_seed(seed)
     response = FILTERS[name]
     signals = [torch.randn(spectrum.num_nodes, 8) for spectrum in spectra]

@@ -1,7 +1,7 @@
 """Classify the nodes of a generated graph: Specformer in a plain PyTorch loop.
 
-The graph is heterophilic: neighbours mostly belong to different classes, so that a filter which
-only smooths would mislead. The last lines show which frequencies the learned filter lets through.
+The graph is heterophilic: most neighbours belong to different classes, so a filter that only
+smooths would mislead. The last lines of output show which frequencies the learned filter keeps.
 """
 
 import torch

@@ -1,7 +1,7 @@
-"""Learn a filter of your own on an image, look at it, keep it.
+"""Learn your own filter on an image, draw it, and save it.
 
     python examples/learn_filter.py             a photograph that ships with scikit-image
-    python examples/learn_filter.py photo.png   an image of yours
+    python examples/learn_filter.py photo.png   your own image
 
 The model sees the image and its filtered version, never the filter.
 """
@@ -20,7 +20,7 @@ from specformer.training.optim.schedule import Schedule
 
 
 def notches(eigenvalues: torch.Tensor) -> torch.Tensor:
-    """Let everything through but two narrow bands. Write your own here."""
+    """Keep everything except two narrow bands. Write your own filter here."""
     first = torch.exp(-100 * (eigenvalues - 0.5) ** 2)
     second = torch.exp(-100 * (eigenvalues - 1.3) ** 2)
     return 1 - first - second
@@ -60,4 +60,4 @@ picture = filter_plot(
 )
 save_png(picture, "learned-filter.png")
 model.save_pretrained("learned-filter")
-print("learned-filter.png shows it, learned-filter/ holds the model")
+print("learned-filter.png shows the filter, learned-filter/ has the model")

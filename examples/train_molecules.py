@@ -1,7 +1,7 @@
 """Learn from many small graphs in PyG's format: GraphSpecformer in a plain PyTorch loop.
 
-The target is how many bonds a random graph has per atom; the features say nothing about it, so the
-model must read it off the spectra and the bonds.
+The target is the number of bonds per atom of a random graph. The features of the atoms do not tell
+it, so the model must learn it from the spectra and the bonds.
 """
 
 import torch
@@ -23,7 +23,7 @@ for _ in range(300):
     atoms = torch.zeros(n, 1, dtype=torch.long)
     molecules.append(Data(x=atoms, edge_index=bonds, edge_attr=kinds, y=target))
 
-# The graphs, all their spectra at once, batches, a model, a loop.
+# Graphs, all their spectra at once, batches, a model, and a loop.
 graphs = graph_set_from_pyg(molecules)
 store = GraphStore.build(graphs, decompose_many(graphs))
 batches = Batches(store, range(250), batch_size=25)

@@ -1,9 +1,9 @@
-"""Train on nodes with raw columns, beside features standardised by hand and a random forest.
+"""Train on nodes with raw columns; compare with features prepared by hand and a random forest.
 
-Run with ``python examples/train_on_a_table.py 10`` for ten splits, two by default; it needs
-scikit-learn. The graph is generated: 600
-nodes of three classes, two edges in three within a class. ``numbers`` has the columns age, income
-and score; ``mixed`` has words, truth values and dates too, and one cell in ten is missing.
+``python examples/train_on_a_table.py 10`` trains on ten splits; two is the default. It needs
+scikit-learn. The graph is generated: 600 nodes of three classes; two of three edges are inside a
+class. The table ``numbers`` has the columns age, income and score. The table ``mixed`` also has
+words, truth values and dates, and one cell in ten is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 2
 
 
 def write_table(folder: Path, mixed: bool, seed: int = 0) -> None:
-    """A folder with edges.csv and nodes.csv."""
+    """Write a folder with edges.csv and nodes.csv."""
     rng = np.random.default_rng(seed)
     label = rng.integers(CLASSES, size=NODES)
     age = rng.normal(30 + 12 * label, 6)
@@ -61,7 +61,7 @@ def write_table(folder: Path, mixed: bool, seed: int = 0) -> None:
 
 
 def by_hand(graph: Graph) -> Graph:
-    """What a careful person would do: standardise columns, all words one-hot, gaps the mean."""
+    """Prepare features by hand: standardise numbers, encode words one-hot, fill gaps with means."""
     columns = []
     for place, name in enumerate(graph.feature_names):
         values = graph.x[:, place].astype(float)
@@ -79,7 +79,7 @@ def by_hand(graph: Graph) -> Graph:
 
 
 def forest(graph: Graph) -> list[float]:
-    """Accuracies of a random forest on the same columns, which it is given as numbers."""
+    """Accuracies of a random forest on the same columns, all as numbers."""
     x = np.nan_to_num(graph.x, nan=-1.0)
     found = []
     for split in make_splits(graph, "auto", RUNS, seed=0):
@@ -90,7 +90,7 @@ def forest(graph: Graph) -> list[float]:
 
 
 def specformer(source: Path, *changes: str) -> list[float]:
-    """Accuracies of the recipe ``default``, one for each split."""
+    """Accuracies of the recipe ``default``, one per split."""
     job = resolve(Request(str(source), changes=tuple(changes)), RUNS)
     return train(job, Workplace(torch.device("cpu"))).result["test"]["values"]
 

@@ -1,7 +1,7 @@
-"""Train on a graph that lies in parts with a loop of your own; `specformer train` takes parts too.
+"""Train on a graph in several files with your own loop; `specformer train` reads such parts too.
 
 python examples/train_parts.py                                        # a small graph, generated
-torchrun --nproc-per-node 4 examples/train_parts.py FOLDER [EPOCHS]   # yours, in files part-….npz
+torchrun --nproc-per-node 4 examples/train_parts.py FOLDER [EPOCHS]   # your files part-….npz
 """
 
 import re
@@ -23,12 +23,12 @@ from specformer.training.loops.nodes import NodeTask
 from specformer.training.optim.schedule import Schedule
 
 DEGREE, BATCH, CLASSES, FEATURES = 16, 65_536, 4, 16
-#: So that any number of processes gives the same losses.
+#: Without dropout, any number of processes gives the same losses.
 NO_DROPOUT = {f"{name}_dropout": 0.0 for name in ("transformer", "feature", "propagation")}
 
 
 def generate(folder: Path, nodes: int = 2_000, parts: int = 4, near: int = 50) -> None:
-    """Nodes in a circle, most edges between near ones; a class is a quarter, seen in noise."""
+    """Nodes in a circle, most edges between near nodes; each quarter is a class; noisy features."""
     folder.mkdir(exist_ok=True)
     centres = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
     for number in range(parts):
@@ -59,7 +59,7 @@ def train(folder: Path, epochs: int) -> None:
             sent = len(spectrum.operator.sent)
         else:
             spectrum, sent = sf.approximate(own.adjacency, degree=DEGREE, steps=32), 0
-        tell(workers.rank, f"density ({sent:,} rows sent a product)", started)
+        tell(workers.rank, f"density ({sent:,} rows sent per product)", started)
         x, y = torch.as_tensor(own.x), torch.as_tensor(own.y[share.rows])
         masks = (own.train_mask, own.val_mask, own.test_mask)
         task = NodeTask(x, y, *(torch.as_tensor(mask[share.rows].T) for mask in masks), share=share)
@@ -70,7 +70,7 @@ def train(folder: Path, epochs: int) -> None:
         schedule = Schedule(epochs=epochs, learning_rate=0.005)
         begun = time.perf_counter()
         fit = fit_node_batches([model], task, terms, schedule, batch_size=BATCH)
-        tell(workers.rank, f"{(time.perf_counter() - begun) / epochs:.2f} s an epoch", started)
+        tell(workers.rank, f"{(time.perf_counter() - begun) / epochs:.2f} s per epoch", started)
         if workers.is_first:
             print("losses", [round(loss, 6) for loss in fit.curves[:, 0, 0].tolist()])
             print(f"test accuracy {fit.by_loss.test.item():.4f}")
