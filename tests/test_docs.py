@@ -29,7 +29,7 @@ RESULTS = re.compile(r"<!-- results:.*?<!-- /results -->", re.S)
 #: Programs a reader is told to run, beside our own and make.
 OTHERS = {"pip", "python"}
 #: What examples leave behind.
-LEFT = {"learn_filter": {"learned-filter.png", "learned-filter"}}
+LEFT = {"learn_filter": {"learned-filter.png", "learned-filter"}, "train_parts": {"parts"}}
 EXAMPLES = [
     pytest.param(path, id=path.stem, marks=pytest.mark.slow)
     for path in sorted(ROOT.glob("examples/*.py"))
