@@ -1,1 +1,1 @@
-"""The Triton kernels themselves, each a function with a gradient of its own."""
+"""The Triton kernels, each as a function with its own backward pass."""

@@ -19,24 +19,23 @@ from specformer.kernels.triton.language import (
     tl,
 )
 
-#: Queries and keys of a block: the sizes of most molecules.
+#: Queries and keys per block; most molecules fit into one.
 _ROWS = 32
 
 
 def block_attention(packed: Tensor, offsets: Tensor, largest: int, scale: float) -> Tensor:
-    r"""Every token attends to all tokens of its set, one head at a time; zeros for padding.
+    r"""Attention of every token to all tokens of its set; zeros for padding.
 
     .. math::
         y_i = \sum_j p_{ij} v_j, \qquad p_{ij} = e^{x_{ij} - \ell_i}, \quad
         x_{ij} = \alpha\, q_i^\top k_j, \quad \ell_i = \log \sum_j e^{x_{ij}}
 
-    A program has one block of one set's queries and goes through its keys, which are read where the
-    projections lie. Only y and ℓ are kept. Backward, with
-    :math:`\partial x_{ij} = p_{ij} (g_i^\top v_j - g_i^\top y_i)`, it has a block of tokens and
-    goes through the set twice: as queries of these keys, for :math:`\partial k` and
-    :math:`\partial v`, and as keys of these queries, for :math:`\partial q`; once if the set is
-    one block. So no two programs add to one number. Products are in TF32 where PyTorch's own may be
-    (``torch.set_float32_matmul_precision``).
+    Each program takes one block of a set's queries and loops over the keys of the set. Only y and ℓ
+    are stored. In the backward pass, with :math:`\partial x_{ij} = p_{ij} (g_i^\top v_j - g_i^\top
+    y_i)`, it takes a block of tokens and loops over the set twice: over its queries, for
+    :math:`\partial k` and :math:`\partial v`, and over its keys, for :math:`\partial q`; once if
+    the set is one block. So no two programs add to the same number. Products use TF32 if
+    ``torch.set_float32_matmul_precision`` allows it.
 
     Shapes: packed ``[N, 3, heads, width]``, queries, keys and values; offsets ``[sets + 1]``, where
     each set, of ``largest`` tokens at most, begins; output ``[N, heads, width]``.
@@ -78,9 +77,9 @@ def _warps(width: int) -> int:
 def _block(width: int) -> dict[str, Any]:
     return {
         "ROWS": _ROWS,
-        "WIDTH": power_of_two(width, least=16),  # the least that products take
+        "WIDTH": power_of_two(width, least=16),  # the smallest size that products support
         "PRECISION": dot_precision("ieee"),
-        "num_stages": 1,  # most sets are one block: nothing to read ahead
+        "num_stages": 1,  # most sets are one block, so there is nothing to prefetch
     }
 
 
@@ -126,7 +125,7 @@ def _attention_forward(
         tl.store(lse + row * heads + head, top + tl.log(total), mask=row < end)
     if tl.program_id(2) == 0:
         lane = tl.arange(0, WIDTH)
-        column = tl.where(lane < width, head * width + lane, wide)  # one past the last: masked
+        column = tl.where(lane < width, head * width + lane, wide)  # past the end: masked
         clear_padding(out, offsets, own, tl.num_programs(0), rows, column, wide, ROWS)
 
 
@@ -156,7 +155,7 @@ def _query_tiles(
 
 @jit
 def _slopes(q, k, v, g, mean, level, keys_end, scale, PRECISION: tl.constexpr):
-    """Shares p of keys of which ``keys_end`` are some, and gradients of their scores."""
+    """Attention weights p of the keys before ``keys_end``, and gradients of their scores."""
     x = scale * tl.dot(q, tl.trans(k), input_precision=PRECISION)
     share = tl.exp(x - level[:, None])
     share = tl.where((tl.arange(0, k.shape[0]) < keys_end)[None, :], share, 0.0)
@@ -209,7 +208,7 @@ def _attention_backward(
                 k = tile(keys, low, end, 3 * wide, width, ROWS, WIDTH)
                 v = tile(keys + wide, low, end, 3 * wide, width, ROWS, WIDTH)
                 _, slope = _slopes(q, k, v, g, mean, level, end - low, scale, PRECISION)
-                slope = tl.where(low == start, 0.0, slope)  # these are in already
+                slope = tl.where(low == start, 0.0, slope)  # already counted
                 of_q = tl.dot(slope, k, of_q, input_precision=PRECISION)
         store_tile(place, scale * of_q, start, end, 3 * wide, width, ROWS, WIDTH)
     if tl.program_id(2) == 0:

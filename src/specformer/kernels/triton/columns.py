@@ -1,4 +1,4 @@
-r"""Means and spreads of every column, over many rows, and running averages of them."""
+r"""Means and variances of all columns over many rows, and their running averages."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from torch import Tensor
 from specformer.kernels.norms import Averages
 from specformer.kernels.triton.language import COLUMNS, blocks, jit, tl
 
-#: Rows that one program takes the moments of.
+#: Rows per program.
 _ROWS = 128
 
 
 def column_moments(
     x: Tensor, share: Tensor, number: Tensor, averages: Averages, eps: float
 ) -> tuple[Tensor, Tensor]:
-    r"""Means and :math:`1/\sqrt{v + \varepsilon}` of all columns; averages take their part.
+    r"""Means and :math:`1/\sqrt{v + \varepsilon}` of all columns; updates running averages.
 
-    Blocks of rows give a mean and a sum of squares about it each; a second kernel joins them, so
-    that a large mean costs no digits.
+    Each block of rows gives a mean and a sum of squares about it. A second kernel combines them, so
+    that a large mean does not cost precision.
 
     Shapes: x ``[rows, columns]``, contiguous; share ``[rows, 1]``, one for a row that counts, else
     zero; number ``[]``, how many count.
@@ -99,7 +99,7 @@ def _moments_joined(
 
 @jit
 def update_averages(average_mean, average_var, shift, mean, var, n, momentum, column, inside):
-    """Blend means, shifted, and unbiased variances of n rows, at least two, into averages."""
+    """Update running averages with the shifted means and unbiased variances of n ≥ 2 rows."""
     momentum = tl.where(n > 1.0, momentum, 0.0)
     old = tl.load(average_mean + column, mask=inside, other=0.0)
     new = mean + tl.load(shift + column, mask=inside, other=0.0)

@@ -1,4 +1,4 @@
-r"""Batches cut from the arrays of a whole data set by one GPU kernel, in Triton."""
+r"""Batches copied out of the arrays of a data set by one kernel."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from torch import Tensor
 
 from specformer.kernels.triton.language import jit, power_of_two, tl
 
-#: Rows or pairs that a program copies at once, and the most graphs that it looks at at once.
+#: Rows or pairs that a program copies at once, and graphs that it reads at once.
 _BLOCK, _GRAPHS = 512, 1024
-#: Programs that share a graph: large ones would otherwise take long.
+#: Programs per graph, because one would be slow for a large graph.
 _PARTS = 8
 
 
@@ -31,7 +31,7 @@ def batch_cut(
         "bond": index.new_empty(num_pairs),
         "eigenvectors": vectors.new_empty(num_pairs),
     }
-    # Those of padding come after all graphs.
+    # The programs for padding come after those of all graphs.
     _batch_cut[(len(index) + 1, _PARTS)](
         *(index.contiguous(), sizes, *starts, nodes, values, bond, vectors, *out.values()),
         *(len(index), num_nodes, num_pairs, columns),
@@ -93,7 +93,7 @@ def _batch_cut(
 
 @jit
 def _before(index, sizes, own, GRAPHS: tl.constexpr):
-    """Rows and pairs of the graphs before one."""
+    """Number of rows and of pairs of all graphs before this one."""
     nodes = tl.zeros([GRAPHS], tl.int32)
     squares = tl.zeros([GRAPHS], tl.int32)
     for low in range(0, own, GRAPHS):

@@ -1,4 +1,4 @@
-r"""Attention among all nodes of a graph, with a number for each distance added to the scores."""
+r"""Attention among all nodes of a graph, with a bias for each distance."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _ROWS = 64
 def distance_attention(
     query: Tensor, key: Tensor, value: Tensor, table: Tensor, distances: Tensor
 ) -> Tensor:
-    r"""Scores get a number by distance, their own for every run and head.
+    r"""Attention with a bias for each distance, run and head.
 
     .. math::
         y_i = \sum_j p_{ij} v_j, \qquad p_{ij} = e^{x_{ij} - \ell_i}, \quad
         x_{ij} = q_i^\top k_j / \sqrt d + b_{\phi(i, j)}, \quad \ell_i = \log \sum_j e^{x_{ij}}
 
-    Neither scores nor numbers are ever held for all pairs: a program has a block of queries and
-    goes through the keys. Backward, with :math:`\partial x_{ij} = p_{ij} (g_i^\top v_j - g_i^\top
-    y_i)`, one kernel has blocks of keys, for :math:`\partial k` and :math:`\partial v`, and one
-    blocks of queries, for :math:`\partial q` and the sums of :math:`\partial x` by distance, which
-    the blocks' programs leave side by side. Products are in TF32 where PyTorch's own may be.
+    Neither scores nor biases are ever stored for all pairs: each program takes a block of queries
+    and loops over the keys. In the backward pass, with :math:`\partial x_{ij} = p_{ij} (g_i^\top v_j
+    - g_i^\top y_i)`, one kernel takes blocks of keys, for :math:`\partial k` and :math:`\partial v`,
+    and one takes blocks of queries, for :math:`\partial q` and the sums of :math:`\partial x` by
+    distance, which each program stores separately. Products use TF32 if PyTorch's own may.
 
     Shapes: query, key, value (q, k, v) and output ``[runs, heads, n, width]``, table
-    ``[runs, heads, buckets]`` (b), distances ``[n, n]`` (:math:`\phi`), places in the table.
+    ``[runs, heads, buckets]`` (b), distances ``[n, n]`` (:math:`\phi`), indices into the table.
     """
     return _DistanceAttention.apply(query, key, value, table, distances)
 
@@ -56,7 +56,7 @@ class _DistanceAttention(torch.autograd.Function):
         ctx.block = {
             "width": width,
             "ROWS": _ROWS,
-            "WIDTH": power_of_two(width, least=16),  # the least that products take
+            "WIDTH": power_of_two(width, least=16),  # the smallest size that products support
             "PRECISION": dot_precision("ieee"),
             "num_warps": 4,
             "num_stages": 2,
@@ -101,7 +101,7 @@ def _forward(
     start, own = tl.program_id(0) * ROWS, tl.program_id(1).to(tl.int64)
     place = own * rows * width
     q = tile(query + place, start, rows, width, width, ROWS, WIDTH)
-    top = tl.full([ROWS], -1.0e30, tl.float32)  # below any score, but a number
+    top = tl.full([ROWS], -1.0e30, tl.float32)  # below any score, but finite
     total = tl.zeros([ROWS], tl.float32)
     summed = tl.zeros([ROWS, WIDTH], tl.float32)
     for low in range(0, rows, ROWS):
@@ -124,7 +124,7 @@ def _forward(
 def _slopes(
     q, k, v, g, table, distances, mean, lse, start, low, rows, scale, PRECISION: tl.constexpr
 ):
-    """Shares of keys, gradients of their scores, and distances."""
+    """Attention weights of keys, gradients of their scores, and distances."""
     x, distance = _scores(q, k, table, distances, start, low, rows, scale, PRECISION)
     row = start + tl.arange(0, q.shape[0])
     level = tl.load(lse + row, mask=row < rows, other=0.0)
@@ -179,7 +179,7 @@ def _backward_queries(
             rows, scale, PRECISION,
         )  # fmt: skip
         of_q = tl.dot(slope, k, of_q, input_precision=PRECISION)
-        # A bucket at a time, and only those that this tile has: distances of neighbours are alike.
+        # One bucket at a time, and only those in this tile, which has few different distances.
         for number in range(tl.min(distance), tl.max(distance) + 1):
             sums = tl.sum(tl.where(distance == number, slope, 0.0), axis=1)
             by_distance += tl.where((bucket == number)[None, :], sums[:, None], 0.0)

@@ -1,4 +1,4 @@
-r"""The entries of all bases of many small graphs, pair by pair, from flat spectra."""
+r"""The entries of the bases of many small graphs for every pair of nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from specformer.kernels.segments import PairIndex
 from specformer.kernels.tracing import first_order
 from specformer.kernels.triton.language import blocks, clear_padding, jit, power_of_two, tl
 
-#: Sources and eigenvalues of a block: the sizes of most molecules.
+#: Sources and eigenvalues per block; most molecules fit into one.
 _ROWS = 32
-#: Most programs that share the blocks of a target: large graphs would otherwise take long.
+#: Most programs per target, because one would be slow for a large graph.
 _SPLIT = 4
 
 
@@ -23,7 +23,7 @@ def basis_entries(response: Tensor, vectors: Tensor, index: PairIndex, largest: 
     .. math::
         e_{ij} = [\delta_{ij} \,\Vert\, \textstyle\sum_k U_{ik} U_{jk} \lambda_{km}]
 
-    Zeros for padding. Nothing is padded to squares. The gradient in :math:`\lambda_{km}` is
+    Padding gets zeros. Graphs are not padded to squares. The gradient in :math:`\lambda_{km}` is
     :math:`\sum_i U_{ik} \sum_j g_{ijm} U_{jk}`, in that order.
 
     Shapes: response ``[N, heads]``, one graph after another, vectors ``[P]`` (:math:`U_{ik}` at the
@@ -64,7 +64,7 @@ class _BasisEntries(torch.autograd.Function):
 
 
 def _block(heads: int) -> dict[str, int]:
-    # Products take no fewer heads than 16. Most graphs have one block: nothing to read ahead.
+    # Products need at least 16 heads. Most graphs are one block: there is nothing to prefetch.
     return {"HEADS": power_of_two(heads, least=16), "ROWS": _ROWS, "num_stages": 1}
 
 
@@ -81,7 +81,7 @@ def _entries_forward(
     HEADS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """One target i and every so many blocks of sources j, with all heads; zeros for padding."""
+    """One target i and a strided subset of blocks of sources j, all heads; zeros for padding."""
     target = tl.program_id(0).to(tl.int64)
     begin = tl.load(offsets + target)
     count = tl.load(offsets + target + 1) - begin
@@ -144,7 +144,7 @@ def _entries_backward(
 def _entries_summed(
     terms, of_response, offsets, first, heads, HEADS: tl.constexpr, ROWS: tl.constexpr
 ):
-    """The terms of one eigenvalue k of a graph, of all its targets; zeros for padding."""
+    """Sum of the terms of all targets for one eigenvalue k of a graph; zeros for padding."""
     node = tl.program_id(0).to(tl.int64)
     row = tl.load(first + node)
     count = tl.load(offsets + node + 1) - tl.load(offsets + node)

@@ -23,17 +23,17 @@ def folded_norm(
     averages: Averages,
     eps: float,
 ) -> tuple[Tensor, Tensor]:
-    r"""The linear map that gives normalised outputs, for inputs of known mean m and covariance C.
+    r"""Fold batch norm into a linear map, for inputs with mean m and covariance C.
 
     .. math::
         W'_c = s_c W_c, \quad b'_c = \beta_c - s_c W_c m, \qquad
         s_c = \gamma_c / \sqrt{W_c C W_c^\top + \varepsilon}
 
-    The averages take their part; their ``shift`` is the bias of the map before, which changes
-    nothing else: its gradient is zero.
+    Updates the running averages. Their ``shift`` is the bias of the linear map, which changes
+    nothing else, so that its gradient is zero.
 
     Shapes: weight ``[out, in]``, mean ``[in]``, covariance ``[in, in]``, scale and shift ``[out]``
-    (γ, β), number ``[]``, of rows; output ``[out, in]``, ``[out]``.
+    (γ, β), number of rows ``[]``; output ``[out, in]``, ``[out]``.
     """
     arguments = (weight, mean, covariance, scale, shift, number, averages.shift, averages, eps)
     return _Folded.apply(*arguments)

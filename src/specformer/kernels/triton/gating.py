@@ -1,7 +1,7 @@
-r"""Pairs of nodes gated by what their two ends say, in one pass over all pairs each way.
+r"""Pairs of nodes gated by their two nodes, in one pass over all pairs in each direction.
 
-Pairs lie as in :mod:`specformer.kernels.triton.pair_sum`: those of a target follow one another,
-those of a source are as far apart as its graph has nodes.
+The order of pairs is that of :mod:`specformer.kernels.triton.pair_sum`: the pairs of a target are
+contiguous, those of a source are n apart in a graph of n nodes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from specformer.kernels.triton.pair_sum import FORWARD
 def gated_pairs(ends: Tensor, own: Tensor, index: PairIndex) -> Tensor:
     r""":math:`\rho((q_i + k_j) g_{ij}) + b_{ij}` of all pairs of nodes of a graph.
 
-    With :math:`\rho(x) = x / \sqrt{1 + |x|}`. Gathered by PyTorch, both ends would be written and
-    read again, and so would their gradients.
+    With :math:`\rho(x) = x / \sqrt{1 + |x|}`. In plain PyTorch, the values of both nodes would be
+    written and read once more, and so would their gradients.
 
     Shapes: ends ``[N, 2 * channels]`` (q, k), own ``[P, 2 * channels]`` (g, b), output
     ``[P, channels]``, zeros for padding.
@@ -77,7 +77,7 @@ def _root_slope(x):
 
 @jit
 def _factors(ends, own, q, pair, source, end, column, channels):
-    """The factors of pairs of one target, q + k and g, where g lies, and what of it is there."""
+    """The factors q + k and g of the pairs of one target, the position of g, and its mask."""
     mask = (pair < end)[:, None] & (column < channels)[None, :]
     at_source = source[:, None] * 2 * channels + channels + column[None, :]
     k = tl.load(ends + at_source, mask=mask, other=0.0)
@@ -132,7 +132,7 @@ def _of_targets(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Gradients in q of one target and in g and b of its pairs, and zeros for padding."""
+    """Gradients of q of one target and of g and b of its pairs, and zeros for padding."""
     target = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < channels
@@ -170,7 +170,7 @@ def _of_sources(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Gradients in k of one source and block of columns."""
+    """Gradients of k of one source and block of columns."""
     source = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < channels

@@ -1,4 +1,4 @@
-r"""Triton's language and compiler, and the functions that kernels share."""
+r"""Triton's language, and functions that kernels share."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 try:
     import triton
     import triton.language as tl
-except ImportError:  # kernels can then be imported, for their documentation, but not run
+except ImportError:  # kernels can still be imported, for documentation, but not run
     triton = tl = None
 
-__all__ = ["tl"]  # the name of another module's; those defined here need no mention
+__all__ = ["tl"]  # a re-export; names defined here need none
 
-#: Channels that a program works on: 32 floats are the 128 bytes that a GPU reads at once.
+#: Channels per program: 32 floats are the 128 bytes that a GPU reads at once.
 COLUMNS = 32
-#: Of :math:`2^{x \log_2 e} = e^x`: a GPU has the power of two as an instruction.
+#: :math:`\log_2 e` for :math:`e^x = 2^{x \log_2 e}`: a GPU has an instruction for 2 to a power.
 LOG2_E = tl.constexpr(1.4426950408889634) if tl else 1.4426950408889634
-#: Arguments of kernels that change from call to call: each value would cost a compilation.
+#: Arguments that change between calls, so that Triton does not compile for each value.
 _VARYING = (
     "all_rows",
     "chunk",
@@ -44,17 +44,17 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def blocks(length: int, size: int) -> int:
-    """How many blocks of ``size`` hold ``length``."""
+    """Number of blocks of ``size`` that cover ``length``."""
     return -(-length // size)
 
 
 def power_of_two(number: int, least: int = 1) -> int:
-    """The next power of two from ``number`` on, at least ``least``: blocks have such sizes."""
+    """The smallest power of two that is at least ``number`` and ``least``: a block size."""
     return max(least, 1 << max(number - 1, 0).bit_length())
 
 
 def dot_precision(exact: str) -> str:
-    """TF32 where PyTorch's own products may be so, else the given exact way."""
+    """TF32 if PyTorch's own products may use it, else the given exact precision."""
     return exact if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
@@ -63,7 +63,7 @@ def normal(x):
     r"""The normal distribution's Φ(x), and :math:`e^{-x^2/2}`.
 
     Φ to 3e-7, by a polynomial times that exponential (Abramowitz and Stegun, 7.1.26): a third of
-    the instructions of an error function, which passes over all pairs would wait for.
+    the instructions of an error function, which would slow passes over all pairs down.
     """
     root = tl.rsqrt(1.0 + 0.23164189 * tl.abs(x))
     t = root * root  # one instruction and a product; a division takes seven
@@ -100,7 +100,7 @@ def messages(node, kind, k, source, column, mask, channels):
 
 @jit
 def clear_padding(out, offsets, target, targets, pairs, column, width, ROWS: tl.constexpr):
-    """Zeros after the last pair, a share of them by each target: one program would take long."""
+    """Write zeros after the last pair; each target's program writes some of them."""
     last = tl.load(offsets + targets)
     for start in range(last + target * ROWS, pairs, targets * ROWS):
         pair = start + tl.arange(0, ROWS)
@@ -121,7 +121,7 @@ def tile(x, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: 
 def store_tile(
     x, values, start, end, stride, width: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
-    """Write such rows."""
+    """Write the rows that :func:`tile` reads."""
     row, lane = start + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     mask = (row < end)[:, None] & (lane < width)[None, :]
     tl.store(x + row[:, None] * stride + lane[None, :], values, mask=mask)
@@ -133,7 +133,7 @@ def _write(out):
 
 
 def probe() -> None:
-    """Compile and run the smallest kernel; raises where that fails."""
+    """Compile and run the smallest kernel; raises an error if that fails."""
     out = torch.zeros(1, device="cuda")
     _write[(1,)](out)
     torch.cuda.synchronize()

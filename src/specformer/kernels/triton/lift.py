@@ -1,4 +1,4 @@
-r"""A few numbers per row to many channels, and GELU, in one pass."""
+r"""A linear map from few to many channels, followed by GELU, in one pass."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from specformer.kernels.triton.language import (
 #: Rows and most columns of a block; fewer columns backward, where each takes many registers. From
 #: 64 rows on a group of four warps multiplies together.
 _FORWARD, _BACKWARD = (64, 128), (64, 64)
-#: Programs that keep a GPU of 132 multiprocessors busy; more only leave more parts to add.
+#: Programs that keep a GPU of 132 multiprocessors busy; more would leave more parts to add.
 _PROGRAMS = 512
 
 
 def gelu_lift(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     r""":math:`\mathrm{GELU}(x W^\top + b)` for x much narrower than the output.
 
-    What GELU is taken of is not kept: backward computes it again, which costs less than reading it.
-    The bias is one more column of W, for an input of one. In three products of TF32 numbers nothing
-    of float32 is lost; backward, the other products take one where PyTorch's own may.
+    The input of GELU is not stored: the backward pass computes it again, which is faster than
+    reading it. The bias is an additional column of W. Products use three TF32 products, which are
+    as precise as float32. Other products of the backward pass use one if PyTorch's own may.
     """
     return _GeluLift.apply(x, weight, bias)
 
@@ -51,7 +51,7 @@ class _GeluLift(torch.autograd.Function):
         x, weight, bias = ctx.saved_tensors
         wide, narrow = weight.shape
         grid, chunk, block = _work(x, weight, *_BACKWARD)
-        # Those of x in parts by columns; those of W and then of b in parts by rows.
+        # Gradients of x in parts by columns; those of W and of b in parts by rows.
         of_x = x.new_empty(grid[1], *x.shape)
         parts = x.new_empty(grid[0], wide * narrow + wide)
         places = (gradients[0].contiguous(), x, weight, bias, of_x, parts)
@@ -64,9 +64,9 @@ class _GeluLift(torch.autograd.Function):
 def _work(
     x: Tensor, weight: Tensor, rows: int, most: int
 ) -> tuple[tuple[int, int], int, dict[str, int]]:
-    """How many programs by rows and by columns, the rows of each, and its block."""
+    """Number of programs by rows and by columns, rows per program, and its block."""
     wide, narrow = weight.shape
-    columns = min(power_of_two(wide, least=16), most)  # 16: the least that products take
+    columns = min(power_of_two(wide, least=16), most)  # products need at least 16
     across = blocks(wide, columns)
     chunk = max(1, blocks(blocks(len(x), rows), max(1, _PROGRAMS // across))) * rows
     block = {"WIDTH": power_of_two(narrow + 1, least=16), "ROWS": rows, "COLUMNS": columns}
@@ -75,7 +75,7 @@ def _work(
 
 @jit
 def _map(weight, bias, column, wide, NARROW: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows of the map's matrix ``[out, in + 1]``, the bias its last column, and zeros."""
+    """Rows of the matrix ``[out, in + 1]``, whose last column is the bias, padded with zeros."""
     entry = tl.arange(0, WIDTH)
     inside = column < wide
     known = inside[:, None] & (entry < NARROW)[None, :]
@@ -86,7 +86,7 @@ def _map(weight, bias, column, wide, NARROW: tl.constexpr, WIDTH: tl.constexpr):
 
 @jit
 def _inputs(x, row, end, NARROW: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows of x and a one after each, the bias's input; zeros from ``end`` on."""
+    """Rows of x, each followed by a one for the bias; zeros from ``end`` on."""
     entry = tl.arange(0, WIDTH)
     real = (row < end)[:, None] & (entry < NARROW)[None, :]
     inputs = tl.load(x + row[:, None] * NARROW + entry[None, :], mask=real, other=0.0)

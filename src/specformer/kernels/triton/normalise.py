@@ -1,4 +1,4 @@
-r"""Batch normalisation and ReLU or GELU, of a few thousand rows in one kernel each way."""
+r"""Batch normalisation and ReLU or GELU; for a few thousand rows one kernel per direction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from specformer.kernels.triton.language import (
     tl,
 )
 
-#: Columns of a program that takes all rows: so few that there are enough programs.
+#: Columns of a program that takes all rows; few, so that there are enough programs.
 _COLUMNS = 4
-#: Most rows that a program takes; of more, many programs take some each.
+#: Most rows for which one program takes all of them.
 _ROWS = 4096
-#: Rows of each of those.
+#: Rows per program if there are more.
 _SOME = 128
 
 
@@ -38,12 +38,12 @@ def normalised(
     eps: float,
     activation: Literal["relu", "gelu"] = "relu",
 ) -> Tensor:
-    r""":math:`\sigma(w (x - \mu)/\sqrt{v + \varepsilon} + b)`; the averages take their part.
+    r""":math:`\sigma(w (x - \mu)/\sqrt{v + \varepsilon} + b)`; updates running averages.
 
     μ and v are those of the rows that count, v from squares about μ. A constant added to all rows
-    changes nothing but the running means, so the bias of a linear map before goes there, as the
-    averages' ``shift``, and its gradient is zero. Up to some thousand rows a program holds a few
-    columns whole and reads each number once; beyond, statistics are a pass of their own.
+    only changes the running means. The bias of the linear map before is therefore passed as the
+    averages' ``shift``, and its gradient is zero. Up to a few thousand rows, a program holds whole
+    columns and reads each number once. For more rows, statistics take a separate pass.
 
     Shapes: x ``[rows, columns]``; share ``[rows, 1]``, one for a row that counts, else zero; number
     ``[]``, how many count; weight and bias ``[columns]``; output as x.
@@ -115,13 +115,13 @@ def _tiles(x: Tensor) -> tuple[int, int]:
 
 def _block(x: Tensor) -> dict[str, Any]:
     rows = power_of_two(len(x), least=256)
-    # Eight rows a thread: enough reads at once, and few enough registers.
+    # Eight rows per thread: enough parallel reads, and few enough registers.
     return {"ROWS": rows, "COLUMNS": _COLUMNS, "num_warps": min(max(rows // 256, 4), 16)}
 
 
 @jit
 def _tile(x, start, rows, columns, column, ROWS: tl.constexpr):
-    """Rows from ``start`` on, their places and which of them there are."""
+    """Rows from ``start`` on, their positions and their mask."""
     row = start + tl.arange(0, ROWS)
     mask = (row < rows)[:, None] & (column < columns)[None, :]
     place = row[:, None] * columns + column[None, :]
@@ -136,7 +136,7 @@ def _counted(share, start, rows, ROWS: tl.constexpr):
 
 @jit
 def _activated(x, SMOOTH: tl.constexpr):
-    """GELU, or ReLU; NaN stays NaN, where a maximum would make it zero."""
+    """GELU or ReLU. NaN stays NaN; a maximum would make it zero."""
     return gelu(x) if SMOOTH else tl.where(x < 0.0, 0.0, x)
 
 
@@ -195,7 +195,7 @@ def _passed(
     SMOOTH: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """What the activation lets through of the gradient, the normalised rows, and where they lie."""
+    """Gradient before the activation, the normalised rows, and their positions."""
     values, place, mask = _tile(x, start, rows, columns, column, ROWS)
     normal = (values - mean[None, :]) * inverse[None, :]
     g = tl.load(gradient + place, mask=mask, other=0.0)
@@ -216,7 +216,7 @@ def _standard(weight, bias, mean, inverse, column, inside):
     return gamma, low, middle, tl.load(inverse + column, mask=inside, other=0.0)
 
 
-# --- many rows: some of them a program ------------------------------------------------------------
+# --- many rows, some per program -----------------------------------------------------------------
 
 
 @jit
@@ -287,7 +287,7 @@ def _normalise_backward(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Gradients in some rows, with sums over all of them that are given, or worked out if WHOLE."""
+    """Gradients of some rows; the sums over all rows are given, or computed here if WHOLE."""
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
@@ -304,7 +304,7 @@ def _normalise_backward(
     else:
         total = tl.load(sums + column, mask=inside, other=0.0)
         slope = tl.load(sums + columns + column, mask=inside, other=0.0)
-    # Every row that counts adds through the mean, and through the variance.
+    # The gradient of each row that counts through the mean and through the variance.
     counted = _counted(share, start, rows, ROWS) / tl.maximum(tl.load(number), 1.0)
     g -= counted * (total[None, :] + normal * slope[None, :])
     tl.store(of_x + place, g * (gamma * each)[None, :], mask=mask)

@@ -1,9 +1,9 @@
-r"""Messages made, weighted and summed at their targets, in passes over all pairs of nodes.
+r"""Messages computed, weighted and summed at their targets, in passes over all pairs of nodes.
 
-Pair (i, j) of a graph of n nodes sends from j to i. The pairs of a target follow one another; those
-of a source are n apart. So both sums are over known places, and nothing is sorted. A weight is
-given, :math:`w = S`, or is a share, :math:`w = e^{S - \ell_i}`, with :math:`\ell_i` the logarithm
-of the sum of powers.
+Pair (i, j) of a graph of n nodes sends from j to i. The pairs of a target are contiguous, those of
+a source are n apart, so that nothing needs to be sorted for either sum. A weight is given,
+:math:`w = S`, or comes from a softmax, :math:`w = e^{S - \ell_i}`, where :math:`\ell_i` is the
+log-sum-exp.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from specformer.kernels.triton.language import (
 
 
 class Tile(NamedTuple):
-    """Pairs and channels that a program takes at once, and its warps."""
+    """Pairs and channels that a program takes at once, and its number of warps."""
 
     rows: int
     columns: int
     warps: int
 
     def fitted(self, channels: int) -> Tile:
-        """With fewer columns where these would be of more channels than there are."""
+        """The tile with fewer columns, if there are fewer channels."""
         return self if channels % self.columns == 0 else self._replace(columns=COLUMNS)
 
     def grid(self, node: Tensor) -> tuple[int, int]:
@@ -45,30 +45,30 @@ class Tile(NamedTuple):
         return rows, blocks(channels, self.fitted(channels).columns)
 
     def options(self, node: Tensor) -> dict[str, int]:
-        """What kernels are told of it."""
+        """Launch options of kernels."""
         rows, columns, warps = self.fitted(node.shape[1])
         return {"ROWS": rows, "COLUMNS": columns, "num_warps": warps}
 
 
-#: Of the kernels over a target's pairs, forward and backward: one warp, so that sums stay within.
+#: For kernels over a target's pairs, forward and backward: one warp, so that sums stay in it.
 FORWARD, BACKWARD = Tile(8, 64, 1), Tile(8, 128, 1)
-#: Of that over the pairs of a group of sources, whose products take no fewer rows than 16.
+#: For the kernel over the pairs of a group of sources, whose products need at least 16 rows.
 SOURCES = Tile(16, COLUMNS, 2)
-#: Programs of that kernel: a few for every place on a GPU of 132 multiprocessors.
+#: Programs of that kernel: a few for each of 132 multiprocessors.
 _PROGRAMS = 8192
 
 
 def pair_sum(
     node: Tensor, kind: Tensor, weight: Tensor, index: PairIndex, softmax: bool = False
 ) -> Tensor:
-    r"""What all nodes of a graph send to each, weighted channel by channel.
+    r"""Sum of the messages from all nodes of a graph to each node, weighted for every channel.
 
     .. math::
         y_i = \sum_j w_{ij} \odot \mathrm{GELU}(a_j + b_{k(i, j)}), \qquad w_{ij} = S_{ij}
         \quad\text{or}\quad w_{ij} = e^{S_{ij} - \ell_i}, \; \ell_i = \log \sum_j e^{S_{ij}}
 
-    With ``softmax`` weights are shares that add up to one, of which only the ℓ are kept. One pass
-    over ``[P, channels]`` forward and two backward; messages are never held.
+    With ``softmax`` the weights are a softmax, of which only ℓ is stored. It takes one pass over
+    ``[P, channels]`` forward and two backward. Messages are never stored.
 
     Shapes: node ``[N, channels]`` (a), kind ``[kinds, channels]`` (b), weight ``[P, channels]``
     (S), output as node.
@@ -83,7 +83,7 @@ class _PairSum(torch.autograd.Function):
     ) -> Tensor:
         node, kind, weight = node.contiguous(), kind.contiguous(), weight.contiguous()
         out = torch.empty_like(node)
-        lse = torch.empty_like(node) if softmax else out  # then unused
+        lse = torch.empty_like(node) if softmax else out  # a placeholder
         options = {"SOFTMAX": softmax, **FORWARD.options(node)}
         _sums[FORWARD.grid(node)](node, kind, weight, out, lse, *index, node.shape[1], **options)
         ctx.save_for_backward(node, kind, weight, *((out, lse) if softmax else ()))
@@ -113,10 +113,10 @@ def message_gradients(
     index: PairIndex,
     lse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients in ``node`` and in ``kind``; with ``lse`` weights are logits."""
+    """Gradients of ``node`` and of ``kind``; with ``lse``, weights are logits."""
     rows, channels = node.shape
     wide = SOURCES.grid(node)[1]
-    # Small groups leave many parts of the kinds' sums to add, large ones few programs.
+    # Small groups leave many parts of sums to add, large groups give few programs.
     group = power_of_two(rows * wide // _PROGRAMS)
     parts = blocks(rows, group)
     of_node = torch.empty_like(node)
@@ -130,9 +130,9 @@ def message_gradients(
         *(rows, len(kind), channels),
         SOFTMAX=lse is not None,
         GROUP=group,
-        KINDS=power_of_two(len(kind), least=16),  # the least that products take
+        KINDS=power_of_two(len(kind), least=16),  # the smallest size that products support
         **SOURCES.options(node),
-        num_stages=1,  # most sources have one block of pairs: nothing to read ahead
+        num_stages=1,  # most sources have one block of pairs, so there is nothing to prefetch
     )
     return of_node, of_kind.sum(dim=0)
 
@@ -206,9 +206,9 @@ def _of_weights(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    r"""Gradients in the weights of one target and block of columns, and zeros for padding.
+    r"""Gradients of the weights of one target and block of columns, and zeros for padding.
 
-    :math:`g_i m_{ij}` of given weights; of shares, in S, :math:`w_{ij} g_i (m_{ij} - y_i)`, for
+    :math:`g_i m_{ij}` for given weights. For a softmax, :math:`w_{ij} g_i (m_{ij} - y_i)`, because
     :math:`y_i` is the mean message.
     """
     target = tl.program_id(0).to(tl.int64)
@@ -258,12 +258,12 @@ def _of_messages(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    r"""Gradients of what nodes and kinds add to messages, for a group of sources.
+    r"""Gradients of ``node`` and ``kind`` for a group of sources.
 
-    A source sends the same over all bonds of a kind, so :math:`w_{ij} g_i` is first summed by kind,
-    as a product with a matrix of ones and zeros, in which three TF32 products lose nothing. Times
-    the slope of the message, its sum over kinds is the node's, that over sources the kind's, in
-    parts by group.
+    A source sends the same message over all bonds of a kind, so :math:`w_{ij} g_i` is first summed
+    by kind, as a product with a matrix of ones and zeros, which three TF32 products compute without
+    loss. The result is multiplied by the derivative of the message. Its sum over kinds is the
+    gradient of the node, its sum over sources that of the kind, in parts by group.
     """
     group = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -294,7 +294,7 @@ def _of_messages(
                 w = tl.exp2(w * LOG2_E - tl.load(lse + at, mask=mask, other=0.0))
             g = tl.load(gradient + at, mask=mask, other=0.0)
             k = tl.load(bond + pair, mask=there, other=0)
-            # Beyond the targets a share may be anything, even infinite.
+            # Beyond the targets a weight may be anything, even infinite.
             part = tl.where(mask, w * g, 0.0)
             hot = (k[None, :] == every[:, None]).to(tl.float32)
             summed = tl.dot(hot, part, summed, input_precision="tf32x3")

@@ -1,4 +1,4 @@
-r"""Layer normalisation of many short rows, of one run or of several that train together."""
+r"""Layer normalisation of many short rows, with or without a run axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specformer.kernels.triton.language import blocks, jit, power_of_two, store_
 
 #: Numbers read at once: four reads of 16 bytes for each of 128 threads.
 _NUMBERS = 2048
-#: Programs that keep a GPU of 132 multiprocessors busy; more only leave more parts to add.
+#: Programs that keep a GPU of 132 multiprocessors busy; more would leave more parts to add.
 _PROGRAMS = 512
 
 
@@ -22,27 +22,27 @@ def normalised_rows(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tens
     .. math::
         y = w \odot \hat x + b, \qquad \hat x = (x - \mu) / \sqrt{v + \varepsilon}
 
-    μ and v are those of a row, v from squares about μ. A row is read once and held whole, so no
-    moments are kept: backward works them out again. There, with :math:`h = w \odot g`,
+    μ and v are those of a row, v from squares about μ. They are not stored, because the backward
+    pass holds whole rows too and computes them again. There, with :math:`h = w \odot g`,
 
     .. math::
         \partial x = \bigl(h - \overline{h} - \hat x\, \overline{h \odot \hat x}\bigr)
         / \sqrt{v + \varepsilon}
 
-    and every program adds up :math:`g \odot \hat x` and g over its rows, for weight and bias.
+    and every program sums :math:`g \odot \hat x` and g over its rows, for weight and bias.
     Shapes are those of :func:`specformer.kernels.norms.layer_norm`.
     """
     if weight.numel() == x.shape[-1]:
         shape = x.shape if x.dim() > weight.dim() else (1, *x.shape)
         rows = x.reshape(1, -1, x.shape[-1])
-    else:  # what runs share is not copied: its stride is zero
+    else:  # an input shared by all runs is not copied: its stride is zero
         shape = (*x.shape[:-3], len(weight), *x.shape[-2:])
         rows = x.expand(shape).flatten(0, -3)
     return cast(Tensor, _LayerNorm.apply(rows, weight, bias, eps)).view(shape)
 
 
 class _LayerNorm(torch.autograd.Function):
-    """Of ``[batches, n, channels]``; batch i belongs to run i modulo the number of runs."""
+    """Layer norm of ``[batches, n, channels]``; batch i belongs to run i modulo the run count."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -51,7 +51,7 @@ class _LayerNorm(torch.autograd.Function):
         ctx.eps = eps
         out = x.new_empty(x.shape)
         block = _block(x)
-        with torch.cuda.device_of(x):  # Triton starts kernels on the current device
+        with torch.cuda.device_of(x):  # Triton launches kernels on the current device
             _forward[(blocks(x.shape[1], block["ROWS"]), len(x))](
                 x, weight, bias, out, *x.stride()[:2], *_sizes(x, weight), eps, **block
             )
@@ -80,12 +80,12 @@ class _LayerNorm(torch.autograd.Function):
 
 
 def _in_lines(x: Tensor) -> Tensor:
-    """Such that the numbers of a row lie side by side; rows may lie anywhere."""
+    """The tensor with contiguous rows; rows may have any stride."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int]:
-    """Rows of a batch, and the number of runs."""
+    """Number of rows of a batch, and number of runs."""
     return x.shape[1], weight.numel() // x.shape[2]
 
 
@@ -99,7 +99,7 @@ def _block(x: Tensor) -> dict[str, int]:
 
 @jit
 def _standardised(x, inside, eps, CHANNELS: tl.constexpr):
-    """Rows with mean 0 and variance 1, zeros beyond the channels, and the inverse deviations."""
+    """Rows with mean 0 and variance 1, padded with zeros, and inverse standard deviations."""
     mean = tl.sum(x, axis=1) / CHANNELS
     centred = tl.where(inside[None, :], x - mean[:, None], 0.0)
     inverse = tl.rsqrt(tl.sum(centred * centred, axis=1) / CHANNELS + eps)[:, None]
@@ -177,7 +177,7 @@ def _backward(
         slope = tl.sum(h * normal, axis=1) / CHANNELS
         back = (h - level[:, None] - normal * slope[:, None]) * inverse
         store_tile(of_x, back, start, end, CHANNELS, CHANNELS, ROWS, WIDTH)
-    # All parts' [2, runs, channels] below one another, for sums over columns.
+    # The [2, runs, channels] of all parts are stacked, for sums over columns.
     first = (part * tl.num_programs(1) + batch - run) * 2 + run
     tl.store(sums + first * CHANNELS + column, tl.sum(of_weight, axis=0), mask=inside)
     place = (first + runs) * CHANNELS + column

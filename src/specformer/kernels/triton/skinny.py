@@ -1,7 +1,7 @@
-r"""Products of eigenvectors with a few columns, in Triton: as fast as a GPU reads U.
+r"""Products of eigenvectors with a few columns, as fast as a GPU can read U.
 
-A library's product pads the columns, rounds them and cuts the padding off again, each in a kernel
-of its own, and is made for more columns than these.
+Libraries optimise for more columns. They pad the columns, round them and remove the padding, each
+in a separate kernel.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from specformer.kernels.triton.language import jit, tl
 
 #: Bytes that a thread reads at once: rows of U start at multiples of this.
 _LINE = 16
-#: Tiles of U that a program has on their way or at hand.
+#: Tiles of U that a program loads ahead.
 _STAGES = 3
-#: Rows that a program rounds.
+#: Rows per program that rounds x.
 _ROWS = 64
 #: Numbers that a program that adds parts writes, and parts that it reads at once.
 _NUMBERS, _PARTS = 256, 12
 
 
 class _Plan(NamedTuple):
-    """How a product is cut into programs."""
+    """How a product is split into programs."""
 
-    #: Numbers a column of the result, and terms of their sums, that a program takes at once.
+    #: Rows of the result, and terms of their sums, that a program takes at once.
     outputs: int
     terms: int
     #: Columns, with padding.
     columns: int
     warps: int
-    #: Programs that run at once on 132 multiprocessors; more would wait for a place.
+    #: Programs that run at once on 132 multiprocessors; more would have to wait.
     programs: int
 
 
 def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
-    r"""``Uᵀ x``, or ``U x`` where not ``forward``, for x of 1 to 32 columns.
+    r"""``Uᵀ x``, or ``U x`` if not ``forward``, for x with 1 to 32 columns.
 
-    The factors are rounded to U's type, or to TF32 where that is float32; sums are in float32 and
+    The factors are rounded to U's type, or to TF32 if that is float32. Sums are in float32 and
     always taken in the same order. If there are too few outputs to keep a GPU busy, the terms are
-    cut into parts, :math:`U^\top x = \sum_s U_s^\top x_s`, and another kernel adds those.
+    split into parts, :math:`U^\top x = \sum_s U_s^\top x_s`, and another kernel adds them.
 
     Shapes: vectors ``[n, q]`` in bfloat16 or float32, rows a multiple of 16 bytes apart and zero
     between them; x ``[n, c]`` or ``[q, c]`` in float32, of any strides; output ``[q, c]`` or
@@ -70,7 +70,7 @@ def skinny_product(vectors: Tensor, x: Tensor, forward: bool) -> Tensor:
 
 
 def _plan(dtype: torch.dtype, columns: int) -> _Plan:
-    """What an H200 took least time with, of some ways to cut the graphs of the paper."""
+    """The fastest of several plans on an H200, for the graphs of the paper."""
     if columns > 16:
         return _Plan(256, 64, 32, warps=8, programs=132)
     if dtype == torch.float32:
@@ -81,8 +81,8 @@ def _plan(dtype: torch.dtype, columns: int) -> _Plan:
 def _rounded(x: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
     """A contiguous copy of x in another type, padded with zeros to this shape.
 
-    Every block of outputs reads all of x. A number at a time, as its few columns lie, that took
-    longer on an H200 than reading U.
+    Every block of outputs reads all of x. Without this copy, its few columns would be read one
+    number at a time, which took longer on an H200 than reading U.
     """
     out = x.new_empty(rows, columns, dtype=dtype)
     size, strides = x.shape, x.stride()
@@ -91,7 +91,7 @@ def _rounded(x: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
 
 
 def _shares(steps: int, blocks: int, programs: int) -> tuple[int, int]:
-    """Parts to cut ``steps`` into and steps a part, for as many programs as run at once."""
+    """Number of parts of ``steps`` and steps per part, for as many programs as run at once."""
     share = -(-steps // max(1, programs // blocks))
     return -(-steps // share), share
 
@@ -126,7 +126,7 @@ def _part_of_product(
     TERMS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    # A row's end is told by its lines: a mask that may end within one would halve every read.
+    # The mask is per line: a mask that may end within a line would halve the width of reads.
     width = lines * LINE
     part = tl.program_id(1)
     output = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -141,13 +141,13 @@ def _part_of_product(
         outputs, terms = rows, pairs
         place = vectors + (output.to(tl.int64) * width)[:, None] + term[None, :]
         inside = (output < rows)[:, None]
-    # Rounded, x has room for whole tiles and is read in lines as well.
+    # The rounded x has room for whole tiles, and is read in lines too.
     ROUNDED: tl.constexpr = LINE != 4
     if ROUNDED:
         place_x = x + (term[:, None] * COLUMNS + column[None, :])
     else:
         place_x = x + (term[:, None] * x_row + column[None, :] * x_column)
-    # Tensor cores take transposed tiles of 16-bit numbers only: else x is the one on the left.
+    # Tensor cores transpose tiles of 16-bit numbers only; for others, x is on the left.
     LEFT: tl.constexpr = FORWARD and LINE == 4
     total = tl.zeros([COLUMNS, OUTPUTS] if LEFT else [OUTPUTS, COLUMNS], tl.float32)
     for low in range(part * share, tl.minimum((part + 1) * share, terms), TERMS):
