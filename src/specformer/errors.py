@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 
 def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """The known name that a mistyped one is most like, if it is at least ``alike`` to any.
+    """The known name most similar to a mistyped one; None if no similarity reaches ``alike``.
 
     Example:
         >>> nearest("crao", ["cora", "photo"])
@@ -17,7 +17,7 @@ def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
 
 
 def brief(value: object, most: int = 100) -> str:
-    """How a value is shown in an error: as Python writes it, the middle of a long one left out.
+    """The ``repr`` of a value for an error message, without the middle if it is long.
 
     Example:
         >>> brief("a" * 10_000, 20)
@@ -29,15 +29,15 @@ def brief(value: object, most: int = 100) -> str:
 
 
 class SpecformerError(Exception):
-    """Base of every error that names something the caller can put right."""
+    """Base class of all errors that a user can cause and fix."""
 
 
 class GraphError(SpecformerError):
-    """A graph, or a file holding one, cannot be used as it is."""
+    """A graph, or a file with graphs, is invalid."""
 
 
 class SpectrumError(SpecformerError):
-    """A decomposition was refused or failed its residual and orthogonality checks."""
+    """A decomposition is not possible, or failed its residual and orthogonality checks."""
 
 
 class ConfigError(SpecformerError):
@@ -45,15 +45,15 @@ class ConfigError(SpecformerError):
 
 
 class DataNotFoundError(SpecformerError):
-    """A data set is in none of the places that were searched."""
+    """A data set was not found in any of the searched folders."""
 
 
 class RunError(SpecformerError):
-    """A run folder or a saved model is missing, incomplete or altered."""
+    """A run folder or a saved model is missing, incomplete or damaged."""
 
 
 def system_sentence(error: OSError) -> str:
-    """What the system refuses, with the file: a full disk, a folder that may not be written to.
+    """The message and the file of a system error, such as a full disk or a missing permission.
 
     Example:
         >>> system_sentence(OSError(28, "No space left on device", "run/result.json"))
@@ -64,7 +64,7 @@ def system_sentence(error: OSError) -> str:
 
 
 def check_known(what: str, known: Collection[str], *names: str) -> None:
-    """Refuse names of which one is not known.
+    """Refuse names that are not known.
 
     Example:
         >>> check_known("model", ["gcn", "gat"], "gnc")

@@ -1,7 +1,7 @@
-r"""What the library claims, as assertions: for its own tests and for users' own models.
+r"""Assertions about symmetries and eigenpairs, for the tests of this library and of your models.
 
-A model here is anything called as ``model(x, spectrum)`` that returns one row per node. A
-``torch.nn.Module`` is put into evaluation mode for the check and back afterwards.
+A model here is anything that is called as ``model(x, spectrum)`` and returns one row per node. A
+``torch.nn.Module`` is in evaluation mode during a check; its modes are restored afterwards.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def assert_permutation_equivariant(
     seed: int = 0,
     **decompose_options: Any,
 ) -> None:
-    r"""Relabelling the nodes permutes the output: :math:`f(Px, PAP^\top) = P f(x, A)`.
+    r"""Assert that relabelling nodes permutes the output: :math:`f(Px, PAP^\top) = P f(x, A)`.
 
-    The relabelled graph is decomposed anew, so eigenvectors come with other signs and other bases
-    of their eigenspaces.
+    The relabelled graph is decomposed again, so that the signs and bases of eigenvectors may
+    differ.
 
     Args:
         model: called as ``model(x, spectrum)``, returns ``[..., n, out]``.
         x: signal ``[..., n, in]``.
-        graph: anything :func:`specformer.decompose` takes; an ``edge_index`` gets its number of
-            nodes from ``x``.
+        graph: any graph that :func:`specformer.decompose` takes; the number of nodes of an
+            ``edge_index`` is that of ``x``.
         atol: largest accepted difference of two entries.
-        seed: of the permutation.
-        decompose_options: passed on, ``k=…`` for instance; dtype and device are those of ``x``
-            unless given.
+        seed: random seed of the permutation.
+        decompose_options: options of :func:`specformer.decompose`, such as ``k``; by default dtype
+            and device are those of ``x``.
 
     Raises:
         AssertionError: with the largest difference.
@@ -78,24 +78,24 @@ def assert_permutation_equivariant(
 def assert_basis_invariant(
     model: Model, x: Tensor, spectrum: Spectrum, *, atol: float = 1e-5, seed: int = 0
 ) -> None:
-    r"""The output depends on eigenspaces, not on their bases, nor on the order of eigenpairs.
+    r"""Assert that the output does not depend on the basis or the order of eigenvectors.
 
-    Every eigenvector's sign is flipped at random, the eigenvectors of every repeated eigenvalue are
-    rotated among themselves, and then all pairs (eigenvalue, eigenvector) are shuffled.
+    Three changes are tried: random signs of eigenvectors, random rotations of the eigenvectors of
+    repeated eigenvalues, and a random order of all (eigenvalue, eigenvector) pairs.
 
     Args:
         model: called as ``model(x, spectrum)``.
         x: signal ``[..., n, in]``.
-        spectrum: of any graph; one with repeated eigenvalues asks more.
+        spectrum: the spectrum of any graph; repeated eigenvalues make the test stricter.
         atol: largest accepted difference of two entries.
-        seed: of signs, rotations and order.
+        seed: random seed of signs, rotations and order.
 
     Raises:
-        AssertionError: says which of the three changed the output, and by how much.
+        AssertionError: names the change that changed the output, and by how much.
 
     Example:
         >>> from specformer import Specformer
-        >>> star = decompose(torch.tensor([[0, 0, 0], [1, 2, 3]]))  # the eigenvalue 1 comes twice
+        >>> star = decompose(torch.tensor([[0, 0, 0], [1, 2, 3]]))  # the eigenvalue 1 is repeated
         >>> assert_basis_invariant(Specformer(2, 8, 3), torch.eye(4, 2), star)
         >>> by_sign = lambda x, spectrum: spectrum.eigenvectors
         >>> assert_basis_invariant(by_sign, torch.eye(4, 2), star)
@@ -117,20 +117,20 @@ def assert_basis_invariant(
 
 
 def assert_eigenpairs(graph_or_laplacian: Any, spectrum: Spectrum, *, atol: float = 1e-4) -> None:
-    r"""These are orthonormal eigenpairs of that Laplacian, ascending and within [0, 2].
+    r"""Assert that a spectrum has orthonormal eigenpairs of a Laplacian, ascending and in [0, 2].
 
-    Checks :math:`\lVert L u_i - \lambda_i u_i\rVert_2` and :math:`|U^\top U - I|`; of a complete
-    spectrum also that the mean eigenvalue is the mean of L's diagonal.
+    Checks :math:`\lVert L u_i - \lambda_i u_i\rVert_2` and :math:`|U^\top U - I|`, and for a
+    complete spectrum also that the mean eigenvalue is the mean of L's diagonal.
 
     Args:
-        graph_or_laplacian: anything :func:`specformer.decompose` takes, or the Laplacian itself: a
-            SciPy sparse matrix with negative entries, or a dense floating-point matrix
-            ``[n, n]``. An isolated node of a graph counts as an eigenvalue 1.
+        graph_or_laplacian: any graph that :func:`specformer.decompose` takes, or the Laplacian
+            itself: a SciPy sparse matrix with negative entries, or a dense floating-point matrix
+            ``[n, n]``. An isolated node of a graph has the eigenvalue 1.
         spectrum: complete or truncated.
         atol: largest accepted residual, orthogonality error and difference of the means.
 
     Raises:
-        AssertionError: names the property that fails, with the measured figure.
+        AssertionError: names the property that fails, with the measured value.
 
     Example:
         >>> edge = torch.tensor([[0], [1]])
@@ -169,7 +169,7 @@ def assert_eigenpairs(graph_or_laplacian: Any, spectrum: Spectrum, *, atol: floa
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode and no gradients inside, every submodule's own mode again afterwards."""
+    """A context with evaluation mode and without gradients; restores the mode of every module."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     modes = [module.training for module in modules]
     try:
@@ -196,7 +196,7 @@ def _signs(vectors: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _rotated(spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-    """Eigenvectors in a random orthonormal basis of every eigenspace."""
+    """Eigenvectors with a random orthonormal basis of every eigenspace."""
     rotated = spectrum.eigenvectors.clone()
     for group in range(len(spectrum.distinct.values)):
         columns = torch.nonzero(spectrum.distinct.index == group).squeeze(-1)

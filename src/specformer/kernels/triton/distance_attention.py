@@ -32,10 +32,11 @@ def distance_attention(
         x_{ij} = q_i^\top k_j / \sqrt d + b_{\phi(i, j)}, \quad \ell_i = \log \sum_j e^{x_{ij}}
 
     Neither scores nor biases are ever stored for all pairs: each program takes a block of queries
-    and loops over the keys. In the backward pass, with :math:`\partial x_{ij} = p_{ij} (g_i^\top v_j
-    - g_i^\top y_i)`, one kernel takes blocks of keys, for :math:`\partial k` and :math:`\partial v`,
-    and one takes blocks of queries, for :math:`\partial q` and the sums of :math:`\partial x` by
-    distance, which each program stores separately. Products use TF32 if PyTorch's own may.
+    and loops over the keys. In the backward pass, with
+    :math:`\partial x_{ij} = p_{ij} (g_i^\top v_j - g_i^\top y_i)`, one kernel takes blocks of keys,
+    for :math:`\partial k` and :math:`\partial v`, and one takes blocks of queries, for
+    :math:`\partial q` and the sums of :math:`\partial x` by distance, which each program stores
+    separately. Products use TF32 if PyTorch's own may.
 
     Shapes: query, key, value (q, k, v) and output ``[runs, heads, n, width]``, table
     ``[runs, heads, buckets]`` (b), distances ``[n, n]`` (:math:`\phi`), indices into the table.

@@ -2,7 +2,7 @@ r"""Sparse node features, such as bags of words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -83,12 +83,9 @@ class SparseFeatures:
         self, device: torch.device | str | None = None, *, dtype: torch.dtype | None = None
     ) -> SparseFeatures:
         """Move to another device, or convert the values to another type."""
-        content = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
-        moved: dict[str, Any] = {
-            name: part.to(device) if isinstance(part, Tensor) else part
-            for name, part in content.items()
-        }
-        return SparseFeatures(**moved | {"values": self.values.to(device, dtype)})
+        held = vars(self).items()
+        moved: dict[str, Any] = {name: x.to(device) for name, x in held if isinstance(x, Tensor)}
+        return replace(self, **moved | {"values": self.values.to(device, dtype)})
 
     def __repr__(self) -> str:
         return (
