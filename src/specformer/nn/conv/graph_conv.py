@@ -278,7 +278,7 @@ class GraphBases(nn.Module):
 
     .. math::
         \hat S_{ij} = \mathrm{FFN}([I \,\Vert\, S_1 \,\Vert \dots \Vert\, S_M]_{ij}), \quad
-        \text{perhaps}\quad \hat S_{ij} \leftarrow
+        \text{optionally}\quad \hat S_{ij} \leftarrow
         \frac{\exp \hat S_{ij}}{\sum_k \exp \hat S_{ik}}
 
     Args:
