@@ -112,8 +112,7 @@ class GraphBaseline(Baseline):
     def compile_training(self) -> None:
         """Compile the forward pass of training, once for all batch sizes; evaluation is unchanged.
 
-        A compiled training step launches about a quarter as many kernels. Compiling takes a minute
-        or two.
+        A compiled training step launches a third to half as many kernels. Compiling takes minutes.
         """
         self._compiled = torch.compile(self.outputs, dynamic=True)
 
