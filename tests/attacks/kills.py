@@ -21,7 +21,7 @@ from tests.attacks.tally import SENTENCES, Tally
 
 from specformer.spectrum import Spectrum
 from specformer.tasks.tune import read_trials
-from specformer.training.loops.graphs import fit_graphs
+from specformer.training.loops.graphs import graph_steps
 from specformer.training.loops.nodes import NodeRuns
 from specformer.training.runs.folder import RunFolder
 
@@ -133,7 +133,7 @@ def _at_work(scene: Path) -> Iterator[None]:
     """In the folder, with a checkpoint every epoch, and nothing left behind."""
     with inside(scene), pytest.MonkeyPatch.context() as patch:
         patch.setitem(NodeRuns.fit.__kwdefaults__, "save_every", 1)
-        patch.setitem(fit_graphs.__kwdefaults__, "save_every", 0.0)
+        patch.setitem(graph_steps.__kwdefaults__, "save_every", 0.0)
         yield
         _clear()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ from specformer.errors import ConfigError, check_known
 from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3, TABLE_4
 from specformer.paper.table_rows import VARIANT_NAMES, at_end, by_itself, table_row
 from specformer.reports.variants import array_name
+from specformer.tasks.graphs.graph_lanes import LaneRun, check_lanes, train_in_lanes
 from specformer.tasks.graphs.graph_learning import check_start
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
-from specformer.tasks.graphs.graph_work import check_lanes
 from specformer.tasks.job import Job, Kind, Workplace
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
 from specformer.tasks.recipes.settings import NAMED, START
 from specformer.tasks.resolve import TASKS
+from specformer.training.runs.checkpoint import numbered
 
 #: The paper's small graphs, heterophilic ones first; its two large ones run only if asked for.
 NODE_TABLE = ("chameleon", "squirrel", "actor", "cora", "citeseer", "photo")
@@ -96,7 +98,7 @@ def table3(
 
     Recipes are as in :func:`table2`; tasks, metrics and targets are the table's own. ``begin`` is
     called once names and settings are checked; it may return a folder for checkpoints, from which a
-    stopped table continues.
+    stopped table continues. With such a folder, lanes train runs of all models at the same time.
     """
     check_known("model", GRAPH_MODELS, *models)
     check_known("data set", GRAPH_SETS, *datasets)
@@ -106,7 +108,10 @@ def table3(
         for dataset, model, name in _contests(datasets, models, recipes, graph_recipes_for)
         for recipe in [_table_recipe(name, dataset, assignments, model)]
     ]
-    result, arrays = _trained("molecules", _loaded(jobs, place), place, begin())
+    loaded, folder = _loaded(jobs, place), begin()
+    if ahead := folder is not None and place.lanes > 1:
+        loaded = _trained_in_lanes(loaded, place, folder)
+    result, arrays = _trained("molecules", loaded, place, folder, ahead)
     rows = [row for entry in result["molecules"] for row in _graph_rows(entry)]
     title = "Learning from many graphs (Table 3)"
     return {"table": 3, "title": title, "rows": rows, **result}, arrays
@@ -207,10 +212,46 @@ def _loaded(jobs: Iterable[Job], place: Workplace) -> Iterator[Loaded]:
         yield job, work
 
 
+def _trained_in_lanes(loaded: Iterable[Loaded], place: Workplace, folder: Path) -> Iterator[Loaded]:
+    """Jobs on many graphs, of which checkpoints hold the outcome; lanes share a source's runs.
+
+    A job that needs a first training on another set is left as it is.
+    """
+    task = TASKS["molecules"]
+    for source, group in groupby(loaded, key=lambda each: each[0].source):
+        jobs, ready = list[Loaded](), None
+        for job, work in group:
+            ready = task.with_spectra(work, place, ready)
+            jobs.append((job, ready))
+        runs = [
+            LaneRun(work, run, numbered(_stem(folder, job), run))
+            for job, work in jobs
+            if work.first is None
+            for run in range(len(work.splits))
+        ]
+        epochs = sum(each.work.recipe.schedule.epochs for each in runs)
+        told = f"{source}: {len(runs)} runs in {place.lanes} lanes"
+        with place.progress.stage(told, epochs, GRAPH_SETS[source].metric) as update:
+            train_in_lanes(runs, min(place.lanes, len(runs)), update)
+        yield from jobs
+
+
+def _stem(folder: Path, job: Job) -> Path:
+    """The path of a job's checkpoints without the run's number and the ending."""
+    return folder / f"checkpoint-{job.source}-{job.model}-{job.recipe}"
+
+
 def _trained(
-    kind: Kind, loaded: Iterable[Loaded], place: Workplace, folder: Path | None = None
+    kind: Kind,
+    loaded: Iterable[Loaded],
+    place: Workplace,
+    folder: Path | None = None,
+    ahead: bool = False,
 ) -> Outcome:
-    """Train all jobs: entries, recipes by name, data set and model, and spectra."""
+    """Train all jobs: entries, recipes by name, data set and model, and spectra.
+
+    ``ahead`` says that they come from :func:`_trained_in_lanes`.
+    """
     task, started, before = TASKS[kind], time.perf_counter(), 0.0
     used: dict[str, dict[str, Any]] = {}
     spectra: dict[tuple[str, str], dict[str, Any]] = {}
@@ -220,12 +261,15 @@ def _trained(
     for job, work in loaded:
         if job.source != source:
             ready, source = None, job.source  # keeps the spectra of one source in memory
-        ready = task.with_spectra(work, place, ready)
+        if ahead:
+            ready, here = work, place if work.first else replace(place, lanes=1)
+        else:
+            ready, here = task.with_spectra(work, place, ready), place
         if ready.model == "specformer" and kind == "nodes":
             told = {"name": job.source, **ready.spectrum.summary()}
             spectra[job.source, ready.recipe.spectrum_key] = told
-        stem = folder and folder / f"checkpoint-{job.source}-{job.model}-{job.recipe}"
-        outcome = task.fit(ready, place, stem, label=array_name(job.model, job.recipe))
+        stem = folder and _stem(folder, job)
+        outcome = task.fit(ready, here, stem, label=array_name(job.model, job.recipe))
         recipe = ready.recipe
         if "form" in outcome.row:
             recipe = recipe.taking(outcome.row["form"])

@@ -27,7 +27,7 @@ from specformer.tasks.graphs.graph_learning import GraphLearning, first_work, tr
 from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
 from specformer.tasks.job import Workplace
-from specformer.training.loops.graphs import fit_graphs
+from specformer.training.loops.graphs import graph_steps
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 
@@ -165,7 +165,7 @@ def test_whichever_training_was_stopped_goes_on(
     data: Path, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the checkpoint of its first epoch, and to the models of an uninterrupted run."""
-    monkeypatch.setitem(fit_graphs.__kwdefaults__, "save_every", 0.0)
+    monkeypatch.setitem(graph_steps.__kwdefaults__, "save_every", 0.0)
 
     def begin() -> RunFolder:
         return RunFolder(tmp_path)

@@ -18,9 +18,10 @@ from specformer.datasets import Split
 from specformer.datasets.molecule_splits import has_secret_test
 from specformer.graphs import GraphSet
 from specformer.tasks.graphs.graph_insights import filter_pictures, graph_insights, ordered_outputs
+from specformer.tasks.graphs.graph_lanes import LaneRun, train_in_lanes
 from specformer.tasks.graphs.graph_models import num_outputs, packed_for
 from specformer.tasks.graphs.graph_recipe import FOREST, GraphRecipe
-from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, train_in_lanes
+from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra
 from specformer.tasks.job import Workplace
 from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
 from specformer.training.evaluation.graph_metrics import metric_named, predictions
@@ -97,7 +98,8 @@ def _fits(
         if lanes > 1:
             told, epochs = f"{stage}, {runs} runs in {lanes} lanes", runs * recipe.schedule.epochs
             with progress.stage(told, epochs, recipe.metric) as update:
-                before = train_in_lanes(work, [file for file in files if file], lanes, update)
+                own = [LaneRun(work, run, file) for run, file in enumerate(files) if file]
+                before = train_in_lanes(own, lanes, update)
             progress = Silent()  # only the lanes' checkpoints are left to read
         store, fits = work.store(), []
         for run, file in enumerate(files):

@@ -21,11 +21,11 @@ from specformer.nn.pretrained import Pretrained
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_fit import base_prediction, learn_graphs
+from specformer.tasks.graphs.graph_lanes import check_lanes
 from specformer.tasks.graphs.graph_models import (
     TRAINED_MODELS,
     StartingPoint,
     graph_model,
-    largest_ring,
     model_for,
     seen,
 )
@@ -41,7 +41,7 @@ from specformer.tasks.graphs.graph_recipe import (
 )
 from specformer.tasks.graphs.graph_work import (
     GraphWork,
-    check_lanes,
+    StoreKey,
     graph_spectra,
     graph_splits,
     job_graphs,
@@ -297,7 +297,7 @@ class GraphTrials(Trials):
             fixed = {"matrix", *(f"model.{name}" for name in start.settings["model"])}
             self.space = {key: values for key, values in self.space.items() if key not in fixed}
         self._splits: dict[int, list[Split]] = {}
-        self._stores: dict[tuple[str, int | None, int | None], GraphStore] = {}
+        self._stores: dict[StoreKey, GraphStore] = {}
 
     def recipe(self, changes: Sequence[str]) -> GraphRecipe:
         """The recipe with these changes, settled for the graphs."""
@@ -328,10 +328,9 @@ class GraphTrials(Trials):
         return self.judged(curves, torch.tensor([fit.epochs for fit in fits]), kept)
 
     def _store(self, recipe: GraphRecipe) -> GraphStore:
-        fingerprint = getattr(recipe.model, "fingerprint", None)
-        key = recipe.matrix, largest_ring(self.work.model, recipe), fingerprint
-        if key not in self._stores:
+        work = replace(self.work, recipe=recipe)
+        if work.store_key not in self._stores:
             place = self.place
-            spectra = graph_spectra(self.work.graphs, recipe, place.device, place.cache)
-            self._stores[key] = replace(self.work, recipe=recipe, spectra=spectra).store()
-        return self._stores[key]
+            spectra = graph_spectra(work.graphs, recipe, place.device, place.cache)
+            self._stores[work.store_key] = replace(work, spectra=spectra).store()
+        return self._stores[work.store_key]

@@ -1,32 +1,24 @@
-r"""All runs of one model on one set of graphs: one after another, or several at once in lanes."""
+r"""All runs of one model on one set of graphs."""
 
 from __future__ import annotations
 
 import json
 import math
-import signal
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import torch
-from torch import (
-    multiprocessing,  # sends tensors in shared memory
-    nn,
-)
+from torch import nn
 
 from specformer.baselines.graphs import GraphBaseline
 from specformer.baselines.graphs.forest import Leaves, MorganForest
 from specformer.datasets import GraphStore, Split, graph_set, graph_split
 from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
-from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
 from specformer.graphs import GraphSet
 from specformer.kernels import runs_on
 from specformer.spectrum import ManySpectra, decompose_many
@@ -40,11 +32,14 @@ from specformer.tasks.graphs.graph_recipe import (
 )
 from specformer.tasks.job import Job, Workplace, run_seed
 from specformer.training.engine.distributed import ALONE, Workers
+from specformer.training.engine.turns import Steps, exhausting
 from specformer.training.evaluation.graph_metrics import Loss, mean_error, metric_named
 from specformer.training.evaluation.graphs import GraphMonitor
-from specformer.training.loops.graphs import Chosen, GraphFit, GraphTask, fit_graphs
+from specformer.training.loops.graphs import Chosen, GraphFit, GraphTask, graph_steps
 from specformer.training.runs.checkpoint import Checkpoint
-from specformer.training.runs.progress import Update
+
+#: Matrix, largest ring and fingerprint of packed graphs.
+StoreKey = tuple[str, int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -68,13 +63,20 @@ class GraphWork:
     def store(self) -> GraphStore:
         """The graphs packed, on the device if they fit."""
         assert self.spectra is not None
+        _, ring, fingerprint = self.store_key
         store = GraphStore.build(
             self.graphs,
             self.spectra,
-            max_ring=largest_ring(self.model, self.recipe),
-            fingerprint=getattr(self.recipe.model, "fingerprint", None),
+            max_ring=ring,
+            fingerprint=fingerprint,
         )
         return store.placed(self.device)
+
+    @property
+    def store_key(self) -> StoreKey:
+        """What the packed graphs depend on: works on the same graphs with equal keys share them."""
+        fingerprint = getattr(self.recipe.model, "fingerprint", None)
+        return self.recipe.matrix, largest_ring(self.model, self.recipe), fingerprint
 
     def first_model(self, run: int = 0) -> nn.Module:
         """The model that a run begins with: one of ``start``, or a fresh one."""
@@ -82,7 +84,7 @@ class GraphWork:
             return self.start.model_for(self.graphs, self.recipe, run)
         return model_for(self.graphs, self.model, self.recipe)
 
-    def fit(
+    def steps(
         self,
         store: GraphStore,
         run: int,
@@ -90,10 +92,12 @@ class GraphWork:
         workers: Workers = ALONE,
         checkpoint: Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
-    ) -> GraphFit:
+        in_turn: bool = False,
+    ) -> Steps[GraphFit]:
         """Train one of the runs. Its seed follows from ``seed`` and the run's number.
 
-        ``store`` holds the graphs packed for the device.
+        ``store`` holds the graphs packed for the device. ``steps`` stops after each step, for runs
+        that train ``in_turn``; ``fit`` takes all steps and returns the :class:`GraphFit`.
         """
         recipe, split = self.recipe, self.splits[run]
         assert recipe.loss is not None
@@ -116,7 +120,7 @@ class GraphWork:
         if asked and runs_on(self.device, "compile"):  # torch.compile needs what our kernels need
             cast(GraphBaseline, model).compile_training()
         state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
-        return fit_graphs(
+        fit = yield from graph_steps(
             model,
             task,
             recipe.schedule,
@@ -128,7 +132,11 @@ class GraphWork:
             checkpoint=state,
             on_epoch=on_epoch,
             which=f"run {run + 1} of {len(self.splits)}",
+            in_turn=in_turn,
         )
+        return fit
+
+    fit = exhausting(steps)
 
     def _purpose(self, split: Split, seed: int) -> str:
         """What a checkpoint belongs to; a run goes on only if all of it is the same."""
@@ -204,106 +212,3 @@ def grow_forest(
     seconds = time.perf_counter() - started
     predicted, measured = parts[2]
     return GraphFit(forest, chosen, curves, 1, seconds, 0.0, predicted.numpy(), measured.numpy())
-
-
-def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
-    """Refuse a number of lanes that is not possible."""
-    if lanes < 1:
-        raise ConfigError(f"--lanes {lanes}: at least one is needed.")
-    if lanes > 1 and workers.size > 1:
-        raise ConfigError("--lanes: torchrun's processes already train every run together.")
-
-
-def train_in_lanes(
-    work: GraphWork, checkpoints: Sequence[Path], lanes: int, update: Update
-) -> float:
-    """Train all runs to their end, ``lanes`` of them at a time; checkpoints hold the outcome.
-
-    A small model leaves most of a GPU idle. Each lane is a process of its own and gives the numbers
-    that its runs would have had alone on as many threads.
-
-    ``update`` is told the epochs of all runs together. Returns the seconds that went into epochs
-    which checkpoints held already.
-    """
-    threads = max(1, torch.get_num_threads() // lanes)
-    spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
-    running: dict[Connection, BaseProcess] = {}
-    try:
-        for lane in range(lanes):
-            here, there = spawn.Pipe(duplex=False)
-            process = spawn.Process(
-                target=_lane,
-                args=(work, checkpoints[lane::lanes], lane, lanes, threads, there),
-                daemon=True,
-            )
-            process.start()
-            there.close()  # so that the pipe ends when the lane does
-            running[here] = process
-        return _followed(running, update)
-    finally:
-        for started in running.values():
-            started.terminate()
-            started.join()
-
-
-def _followed(running: dict[Connection, BaseProcess], update: Update) -> float:
-    """Collect messages until all lanes have finished; returns the sum of their seconds."""
-    before, epochs, open_pipes = 0.0, dict[int, int](), set(running)
-    while open_pipes:
-        for pipe in wait(list(open_pipes)):
-            assert isinstance(pipe, Connection)
-            try:
-                what, *told = pipe.recv()
-            except EOFError:
-                open_pipes.remove(pipe)
-                running[pipe].join()
-                if status := running[pipe].exitcode:
-                    raise RunError(
-                        f"a lane ended with status {status}: perhaps memory ran out; take fewer "
-                        "--lanes. What was trained is kept."
-                    ) from None
-                continue
-            if what == "epoch":
-                run, done, figure = told
-                epochs[run] = done
-                update(sum(epochs.values()), figure)
-            elif what == "ended":
-                before += told[0]
-            else:  # one sentence for a user, or a traceback for a developer
-                raise RunError(*told) if what == "refused" else RuntimeError(*told)
-    return before
-
-
-def _lane(
-    work: GraphWork,
-    checkpoints: Sequence[Path],
-    lane: int,
-    lanes: int,
-    threads: int,
-    pipe: Connection,
-) -> None:
-    """Train every ``lanes``-th run, one after the other.
-
-    Sends ``("epoch", run, done, figure)`` after every epoch and ``("ended", seconds)`` after every
-    run: the seconds of epochs that its checkpoint held already. After an error it sends
-    ``("refused", sentence)`` or ``("failed", traceback)``.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends the lanes
-    torch.set_num_threads(threads)
-    try:
-        store = work.store()
-        for run, checkpoint in zip(range(lane, len(work.splits), lanes), checkpoints, strict=True):
-
-            def tell(done: int, figure: float, run: int = run) -> None:
-                pipe.send(("epoch", run, done, figure))
-
-            fit = work.fit(store, run, checkpoint=checkpoint, on_epoch=tell)
-            pipe.send(("ended", fit.seconds_before))
-    except BrokenPipeError:
-        pass  # the parent process is gone
-    except SpecformerError as error:
-        pipe.send(("refused", str(error)))
-    except OSError as error:
-        pipe.send(("refused", system_sentence(error)))
-    except Exception:
-        pipe.send(("failed", traceback.format_exc()))

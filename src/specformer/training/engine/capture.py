@@ -119,7 +119,7 @@ def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True
         return
     current = torch.cuda.current_stream(device)
     # Streams of high priority are never among those that PyTorch captures on.
-    side = _stream(current.device_index, priority=-1)
+    side = _stream(current.device_index, priority=-1, beside=current.cuda_stream)
     side.wait_stream(current)
     with torch.cuda.stream(side):
         work()
@@ -128,9 +128,11 @@ def beside(work: Callable[[], None], device: torch.device, *, apart: bool = True
 
 
 class _Aside:
-    """Calls and captures work on one side stream.
+    """Calls and captures work on one side stream, because the default stream cannot be captured.
 
     Calls before a capture must be there; on one stream both share the memory of matrix products.
+    A training that has a stream of its own stays there: graphs that run at the same time must not
+    share that memory.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -138,7 +140,10 @@ class _Aside:
 
     @property
     def stream(self) -> torch.cuda.Stream:
-        return _stream(torch.cuda.current_stream(self._device).device_index, priority=0)
+        current = torch.cuda.current_stream(self._device)
+        if current != torch.cuda.default_stream(self._device):
+            return current
+        return _stream(current.device_index, priority=0, beside=current.cuda_stream)
 
     def __call__(self, work: Callable[[], None]) -> None:
         current, side = torch.cuda.current_stream(self._device), self.stream
@@ -162,8 +167,8 @@ class _Aside:
 
 
 @cache
-def _stream(device_index: int, priority: int) -> torch.cuda.Stream:
-    """One stream for all calls, as each stream keeps memory of its own."""
+def _stream(device_index: int, priority: int, beside: int) -> torch.cuda.Stream:  # noqa: ARG001
+    """Always the same stream beside a stream, as each stream keeps memory of its own."""
     return torch.cuda.Stream(device_index, priority=priority)
 
 

@@ -29,6 +29,7 @@ from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.rewind import Rewind, layer_name
 from specformer.training.engine.stacking import WeightAverage, trained_state
+from specformer.training.engine.turns import Steps, exhausting
 from specformer.training.evaluation.graph_metrics import (
     Loss,
     Metric,
@@ -117,7 +118,7 @@ class GraphFit:
     layer: str = ""
 
 
-def fit_graphs(
+def graph_steps(
     model: nn.Module,
     task: GraphTask,
     schedule: GraphSchedule,
@@ -132,8 +133,13 @@ def fit_graphs(
     capture: bool = True,
     on_epoch: Callable[[int, float], None] | None = None,
     which: str = "run 1 of 1",
-) -> GraphFit:
+    in_turn: bool = False,
+) -> Steps[GraphFit]:
     """Train until a schedule's epochs or patience are over, or it diverges, and keep the best.
+
+    ``fit_graphs`` takes all steps at once and returns the :class:`GraphFit`. ``graph_steps``, with
+    the same arguments, stops after each step, for
+    :func:`~specformer.training.engine.turns.in_turns`.
 
     Args:
         model: takes :class:`~specformer.spectrum.PackedGraphs`; its last layer is ``readout``, an
@@ -153,6 +159,8 @@ def fit_graphs(
         capture: False to replay nothing on a GPU.
         on_epoch: called with the epochs done and the validation metric of the last.
         which: what an error calls this run.
+        in_turn: other trainings take their steps in turn with this one. A signal then ends them
+            all at once, without waiting for this one's epoch.
     """
     device = next(model.parameters()).device
     metric = metric_named(task.metric)
@@ -183,14 +191,13 @@ def fit_graphs(
 
     with matmul_precision("highest" if precision == "highest" else "high", device):
         saved = time.perf_counter()
-        keeps = checkpoint is not None and workers.size == 1
+        keeps = checkpoint is not None and workers.size == 1 and not in_turn
         with Interruption(active=keeps) as interruption:
             while not history.is_over:
                 epoch = int(history.epochs)
                 began = time.perf_counter()
                 interruption.begin_epoch()
-                for _ in training.steps_of(epoch):
-                    pass
+                yield from training.steps_of(epoch)
                 outputs = validation.outputs()
                 loss = mean_error(task.loss, outputs, validation.targets)
                 figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
@@ -219,6 +226,9 @@ def fit_graphs(
     epochs, curves = int(history.epochs), history.curves.numpy()
     seconds = float(history.seconds) / epochs
     return GraphFit(model.eval(), chosen, curves, epochs, seconds, before, *tested, layer)
+
+
+fit_graphs = exhausting(graph_steps)
 
 
 def _check(model: nn.Module, task: GraphTask, metric: Metric) -> None:

@@ -18,8 +18,9 @@ from tests.tasks.jobs import learn
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet
 from specformer.spectrum import decompose_many
+from specformer.tasks.graphs.graph_lanes import check_lanes
 from specformer.tasks.graphs.graph_recipe import graph_recipe
-from specformer.tasks.graphs.graph_work import GraphWork, check_lanes, graph_splits
+from specformer.tasks.graphs.graph_work import GraphWork, graph_splits
 from specformer.tasks.task import Outcome
 from specformer.training.engine.distributed import Workers
 from specformer.training.runs.progress import Silent, Update
@@ -73,7 +74,7 @@ class Heard(Silent):
 def test_lanes_change_no_number(tmp_path: Path) -> None:
     progress = Heard()
     alone = learned(lanes=1)
-    kept = learned(lanes=2, progress=progress, checkpoint=lambda run: tmp_path / f"{run}.st")
+    kept = learned(lanes=2, progress=progress, checkpoint=tmp_path / "run")
     for key in ("test", "val", "test_by_loss", "test_by_metric", "test_at_end", "splits"):
         assert kept.row[key] == alone.row[key], key
     for name, array in alone.arrays.items():
@@ -83,7 +84,7 @@ def test_lanes_change_no_number(tmp_path: Path) -> None:
     assert told == sorted(told)
     assert told[-1] == 9
     assert kept.seconds_before == 0.0
-    again = learned(lanes=3, checkpoint=lambda run: tmp_path / f"{run}.st")
+    again = learned(lanes=3, checkpoint=tmp_path / "run")
     assert again.row["test"] == alone.row["test"]
     assert again.seconds_before > 0.0  # all of it, read from the checkpoints
 
