@@ -51,6 +51,10 @@ class Segments:
     def sum(self, rows: Tensor) -> Tensor:
         """The sums ``[S, channels]`` of rows ``[P, channels]``, in float32 or better."""
         rows = at_least_float32(rows)
+        if _fused(rows):
+            from specformer.kernels.triton.segment_rows import segment_sums
+
+            return segment_sums(rows, self.offsets, self.order)
         plain = rows.device.type == "cpu" or torch.compiler.is_compiling()
         return sum_by_index(rows, self) if plain else sum_by_offsets(rows, self)
 
@@ -69,8 +73,18 @@ class Segments:
 
         Rows without a segment get ``outside``.
         """
+        if _fused(values):
+            from specformer.kernels.triton.segment_rows import gathered
+
+            return gathered(values, self.index, outside)
         padded = nn.functional.pad(values, (0, 0, 0, 1), value=outside)
         return padded.index_select(0, self.index)
+
+
+def _fused(rows: Tensor) -> bool:
+    """Whether kernels may take these rows; they give no gradients."""
+    learned = torch.is_grad_enabled() and rows.requires_grad
+    return not learned and rows.dim() == 2 and usable("segments", rows)
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ COMPARED = (
     "test_model.py",
     "test_pair_sum.py",
     "test_rows.py",
+    "test_segment_rows.py",
     "test_skinny.py",
 )
 #: One atom, none, a few, more than one block of pairs.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.baselines.graphs.small_models import fresh
 from tests.datasets.coloured_graphs import STORE
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
@@ -108,3 +109,12 @@ def test_attention_by_distance_compiles(
     distance_attention(*parts, table, distances).sum().backward()
     assert len(found) == 3
     assert max(found.values()) <= 72 * 1024
+
+
+@pytest.mark.slow
+def test_kernels_of_baselines_compile(found) -> None:
+    model = fresh("gin").train()
+    model(pack(MOLECULES, dtype=torch.float32, spare_nodes=1, spare_pairs=3)).sum().backward()
+    assert {"_gather", "_sum", "_normalise_forward", "_normalise_backward"} <= {
+        kernel.__name__ for kernel in found
+    }

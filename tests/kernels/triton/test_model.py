@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.baselines.graphs.small_models import fresh
 from tests.nn.molecules import EDGE_CARDINALITIES, MOLECULES, NODE_CARDINALITIES, pack
 
 from specformer import GraphSpecformer, kernels
+from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.kernels.weighted_attention import FlatSpectra
 from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -68,6 +70,28 @@ def test_outputs_gradients_and_averages(
     for one, other in zip(*results, strict=True):
         largest = max(1.0, float(other.abs().max()))
         torch.testing.assert_close(one, other, rtol=0, atol=1e-4 * largest)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gps", *(pytest.param(n, marks=pytest.mark.slow) for n in GRAPH_BASELINES if n != "gps")],
+)
+def test_baselines(name: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for with_kernels in (True, False):
+        dtype, place = (torch.float32, device) if with_kernels else (torch.float64, "cpu")
+        model = fresh(name).to(place, dtype).train()
+        room = {"spare_nodes": 2, "spare_pairs": 9, "spare_bonds": 3, "spare_rings": 1}
+        batch = pack(MOLECULES, dtype=dtype, **room).to(place)
+        if not with_kernels:
+            monkeypatch.setattr(kernels, "DEVICES", set())
+        out = model(batch)
+        parameters = list(model.parameters())
+        gradients = torch.autograd.grad(out.square().sum(), parameters, materialize_grads=True)
+        results.append([x.detach().cpu().double() for x in (out, *gradients, *model.buffers())])
+    for one, other in zip(*results, strict=True):
+        largest = max(1.0, float(other.abs().max()))
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-3 * largest)
 
 
 NAMES = ["block_attention", "basis_entries", "softmax_sum", "pair_sum", "gelu_lift"]

@@ -13,6 +13,7 @@ from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import at_least_float32
 from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -35,7 +36,7 @@ class CellLayer(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(in_channels, out_channels)
+        self.linear = Linear(in_channels, out_channels)
         self.norm = BatchNorm(out_channels)
 
     def forward(self, cells: Tensor, counted: CountedRows) -> Tensor:
@@ -93,10 +94,10 @@ class CINLayer(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.from_atoms = nn.Linear(channels, channels, bias=False)
-        self.through_bonds = nn.Linear(channels, channels)
-        self.from_bonds = nn.Linear(channels, channels, bias=False)
-        self.through_rings = nn.Linear(channels, channels)
+        self.from_atoms = Linear(channels, channels, bias=False)
+        self.through_bonds = Linear(channels, channels)
+        self.from_bonds = Linear(channels, channels, bias=False)
+        self.through_rings = Linear(channels, channels)
         self.atoms = CellUpdate(channels)
         self.bonds = CellUpdate(channels)
         self.rings = CellUpdate(channels)
@@ -141,9 +142,9 @@ class CIN(GraphBaseline):
         self.max_ring = max_ring
         self.bonds = self.bond_embedding()
         self.layers = nn.ModuleList(CINLayer(channels) for _ in range(self.depth))
-        self.lifts = nn.ModuleList(nn.Linear(channels, wide) for _ in Cells._fields)
+        self.lifts = nn.ModuleList(Linear(channels, wide) for _ in Cells._fields)
         self.head = nn.Identity()
-        self.readout = nn.Linear(wide, self.readout.out_features)
+        self.readout = Linear(wide, self.readout.out_features)
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         rings = Rings.of(batch, self.max_ring, bonds.layout.dtype)

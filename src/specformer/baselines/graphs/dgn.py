@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.segments import at_least_float32
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-8
@@ -45,10 +46,10 @@ class DGNConv(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.target = nn.Linear(channels, channels)
-        self.source = nn.Linear(channels, channels, bias=False)
-        self.bond = nn.Linear(channels, channels, bias=False)
-        self.post = nn.Linear(4 * channels, channels)
+        self.target = Linear(channels, channels)
+        self.source = Linear(channels, channels, bias=False)
+        self.bond = Linear(channels, channels, bias=False)
+        self.post = Linear(4 * channels, channels)
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, field: Tensor) -> Tensor:
         sent = bonds.at_sources(self.source(nodes)) + bonds.bond_vectors(self.bond(kinds))

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds, return_probabilities
-from specformer.baselines.graphs.graph_baseline import GraphBaseline, batch_normalised
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.segments import at_least_float32, segment_gather, segment_sum
 from specformer.nn.conv.graph_conv import pool
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _EPS = 1e-6
@@ -37,13 +38,13 @@ class GatedGCNLayer(nn.Module):
     def __init__(self, channels: int, dropout: float = 0.0, *, places: bool = False) -> None:
         super().__init__()
         wide = 2 * channels if places else channels
-        self.own = nn.Linear(wide, channels)
-        self.value = nn.Linear(wide, channels)
-        self.place_own = nn.Linear(channels, channels) if places else None
-        self.place_value = nn.Linear(channels, channels) if places else None
-        self.bond = nn.Linear(channels, channels)
-        self.target = nn.Linear(channels, channels)
-        self.source = nn.Linear(channels, channels)
+        self.own = Linear(wide, channels)
+        self.value = Linear(wide, channels)
+        self.place_own = Linear(channels, channels) if places else None
+        self.place_value = Linear(channels, channels) if places else None
+        self.bond = Linear(channels, channels)
+        self.target = Linear(channels, channels)
+        self.source = Linear(channels, channels)
         self.node_norm = BatchNorm(channels)
         self.bond_norm = BatchNorm(channels)
         self.dropout = nn.Dropout(dropout)
@@ -60,13 +61,15 @@ class GatedGCNLayer(nn.Module):
         total = bonds.sum(gates) + _EPS
         placed = nodes if places is None else torch.cat([nodes, places], dim=-1)
         summed = bonds.sum(bonds.at_sources(self.value(placed)) * gates) / total
-        update = batch_normalised(self.node_norm, self.own(placed) + summed, bonds.layout.nodes)
+        update = self.node_norm(
+            at_least_float32(self.own(placed) + summed), bonds.layout.nodes, "relu"
+        )
         # Unused room stays zero; otherwise it could grow without bound.
-        change = batch_normalised(self.bond_norm, mixed, bonds.counted).relu() * bonds.counted.share
+        change = self.bond_norm(mixed, bonds.counted, "relu") * bonds.counted.share
         if places is not None and self.place_own is not None and self.place_value is not None:
             moved = bonds.sum(bonds.at_sources(self.place_value(places)) * gates) / total
             places = places + (self.place_own(places) + moved).tanh()
-        return nodes + self.dropout(update.relu()), states + self.dropout(change), places
+        return nodes + self.dropout(update), states + self.dropout(change), places
 
 
 class WalkEncoding(nn.Module):
@@ -78,9 +81,9 @@ class WalkEncoding(nn.Module):
     def __init__(self, channels: int, walk_steps: int) -> None:
         super().__init__()
         self.walk_steps = walk_steps
-        self.lift = nn.Linear(walk_steps, channels)
-        self.lower = nn.Linear(channels, walk_steps)
-        self.mix = nn.Linear(channels + walk_steps, channels)
+        self.lift = Linear(walk_steps, channels)
+        self.lower = Linear(channels, walk_steps)
+        self.mix = Linear(channels + walk_steps, channels)
 
     def first(self, bonds: Bonds) -> Tensor:
         """Initial encodings, from the return probabilities of a random walk."""

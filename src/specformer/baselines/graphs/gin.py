@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import BondList, Bonds, Rings, ShortestPaths
-from specformer.baselines.graphs.graph_baseline import GraphBaseline, batch_normalised
+from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import at_least_float32, segment_gather, segment_sum
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -29,13 +30,12 @@ class GINUpdate(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.epsilon = nn.Parameter(torch.zeros(1))
-        self.first = nn.Linear(channels, 2 * channels)
+        self.first = Linear(channels, 2 * channels)
         self.norm = BatchNorm(2 * channels)
-        self.second = nn.Linear(2 * channels, channels)
+        self.second = Linear(2 * channels, channels)
 
     def forward(self, summed: Tensor, counted: CountedRows) -> Tensor:
-        hidden = batch_normalised(self.norm, self.first(summed), counted).relu()
-        return self.second(hidden)
+        return self.second(self.norm.activated(self.first, summed, counted))
 
 
 class GINLayer(nn.Module):
@@ -96,7 +96,7 @@ class GSNLayer(nn.Module):
 
     def __init__(self, channels: int, num_lengths: int) -> None:
         super().__init__()
-        self.rings = nn.Linear(num_lengths * _NUMBERS, channels, bias=False)
+        self.rings = Linear(num_lengths * _NUMBERS, channels, bias=False)
         self.update = GINUpdate(channels)
 
     def forward(
@@ -182,9 +182,9 @@ class GINAKLayer(nn.Module):
     def __init__(self, channels: int, hops: int) -> None:
         super().__init__()
         self.update = GINUpdate(channels)
-        self.within = nn.Linear(hops + 1, channels, bias=False)
-        self.among = nn.Linear(hops + 1, channels, bias=False)
-        self.fuse = nn.Linear(3 * channels, channels)
+        self.within = Linear(hops + 1, channels, bias=False)
+        self.among = Linear(hops + 1, channels, bias=False)
+        self.fuse = Linear(3 * channels, channels)
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, around: Neighbourhoods) -> Tensor:
         states = self.states(nodes, kinds, around, bonds)

@@ -15,6 +15,7 @@ from specformer.baselines.graphs.graph_baseline import (
 )
 from specformer.nn.conv.graph_conv import Pooling
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
@@ -35,10 +36,10 @@ class GPSLayer(nn.Module):
         self.local = two_layer_mlp(channels, channels)
         self.attention = PairAttention(channels, num_heads, attention_dropout)
         self.mlp = nn.Sequential(
-            nn.Linear(channels, 2 * channels),
+            Linear(channels, 2 * channels),
             nn.ReLU(),
             nn.Dropout(dropout),
-            nn.Linear(2 * channels, channels),
+            Linear(2 * channels, channels),
         )
         self.local_norm = BatchNorm(channels)
         self.attention_norm = BatchNorm(channels)
@@ -88,7 +89,7 @@ class GPS(GraphBaseline):
         self.bonds = self.bond_embedding()
         self.walk_steps = walk_steps
         self.walk_norm = BatchNorm(walk_steps)
-        self.walks = nn.Linear(walk_steps, walk_channels)
+        self.walks = Linear(walk_steps, walk_channels)
         self.layers = nn.ModuleList(
             GPSLayer(self.channels, num_heads, self.dropout.p, attention_dropout)
             for _ in range(self.depth)

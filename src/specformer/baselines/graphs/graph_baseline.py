@@ -17,6 +17,7 @@ from specformer.nn.argument_checks import check_choices, check_split, whole_numb
 from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding
 from specformer.nn.conv.graph_conv import POOLINGS, Pooling, pool
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
 
 
@@ -50,8 +51,6 @@ class GraphBaseline(Baseline):
     lowest: ClassVar = {"in_channels": 0, "walk_channels": 0, "spectrum_channels": 0, "max_ring": 3}
     #: The argument that says how many of a node's channels hold a positional encoding.
     encoding_setting: ClassVar[str | None] = None
-    #: The compiled :meth:`outputs`, after :meth:`compile_training`.
-    _compiled: Callable[[PackedGraphs], Tensor] | None = None
 
     def build_shared(
         self,
@@ -74,9 +73,9 @@ class GraphBaseline(Baseline):
         self.atoms = NodeEmbedding(columns, self._atom_channels(), in_channels)
         half, quarter = max(hidden_channels // 2, 1), max(hidden_channels // 4, 1)
         self.head: nn.Module = nn.Sequential(
-            nn.Linear(hidden_channels, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU()
+            Linear(hidden_channels, half), nn.ReLU(), Linear(half, quarter), nn.ReLU()
         )
-        self.readout = nn.Linear(quarter, out_channels)
+        self.readout = Linear(quarter, out_channels)
 
     def stack(
         self, layer: Callable[[], nn.Module], bonds: Literal["one", "each"] | None = "one"
@@ -101,20 +100,9 @@ class GraphBaseline(Baseline):
                 f"{type(self).__name__} needs categorical edge features and complete spectra: "
                 "leave out numeric edge_attr, and use AddSpectrum without k."
             )
-        return self._compiled(batch) if self.training and self._compiled else self.outputs(batch)
-
-    def outputs(self, batch: PackedGraphs) -> Tensor:
-        """One row per graph of a valid batch, ``[B, out_channels]``."""
         vectors = self.pooled(batch, Bonds.of(batch, self.readout.weight.dtype))
         with torch.autocast(vectors.device.type, enabled=False):  # predictions in full precision
             return self.readout(self.head(vectors))
-
-    def compile_training(self) -> None:
-        """Compile the forward pass of training, once for all batch sizes; evaluation is unchanged.
-
-        A compiled training step launches a third to half as many kernels. Compiling takes minutes.
-        """
-        self._compiled = torch.compile(self.outputs, dynamic=True)
 
     def pooled(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         """One vector per graph, ``[B, hidden_channels]``."""
@@ -128,7 +116,7 @@ class GraphBaseline(Baseline):
         kinds = kinds * self.depth if len(kinds) == 1 else kinds or [None] * self.depth
         for of_bonds, layer, norm in zip(kinds, self.layers, self.norms, strict=True):
             out = at_least_float32(layer(nodes, of_bonds, bonds, *known))
-            nodes = nodes + self.dropout(norm(out, bonds.layout.nodes).relu())
+            nodes = nodes + self.dropout(norm(out, bonds.layout.nodes, "relu"))
         return nodes
 
     def layer_inputs(self, batch: PackedGraphs, bonds: Bonds) -> tuple[Any, ...]:  # noqa: ARG002
@@ -171,8 +159,8 @@ class PairAttention(nn.Module):
         check_split(channels, num_heads)
         self.num_heads = num_heads
         self.dropout = dropout
-        self.project = nn.Linear(channels, 3 * channels)
-        self.out = nn.Linear(channels, channels)
+        self.project = Linear(channels, 3 * channels)
+        self.out = Linear(channels, channels)
 
     def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:
         heads = self.project(tokens).unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0)
@@ -192,7 +180,7 @@ def two_layer_mlp(
     channels: int, hidden: int, activation: type[nn.Module] = nn.ReLU
 ) -> nn.Sequential:
     """An MLP with one hidden layer."""
-    return nn.Sequential(nn.Linear(channels, hidden), activation(), nn.Linear(hidden, channels))
+    return nn.Sequential(Linear(channels, hidden), activation(), Linear(hidden, channels))
 
 
 def batch_normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:

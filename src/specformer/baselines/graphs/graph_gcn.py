@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
+from specformer.nn.layers.linear import Linear
 
 
 class GraphGCNConv(nn.Module):
@@ -14,7 +15,7 @@ class GraphGCNConv(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.lin = nn.Linear(channels, channels, bias=False)
+        self.lin = Linear(channels, channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(channels))
         nn.init.xavier_uniform_(self.lin.weight)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds, ShortestPaths
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention, two_layer_mlp
 from specformer.kernels.segments import at_least_float32
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _INIT_STD = 0.02
@@ -85,7 +86,7 @@ class GraphGraphormer(GraphBaseline):
             for _ in range(self.depth)
         )
         self.head = nn.LayerNorm(channels)
-        self.readout = nn.Linear(channels, self.readout.out_features)
+        self.readout = Linear(channels, self.readout.out_features)
         for weight in (
             self.degrees.weight,
             self.distance_bias,

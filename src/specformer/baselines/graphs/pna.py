@@ -11,6 +11,7 @@ from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.segments import at_least_float32
 from specformer.nn.argument_checks import check_positive, check_split
+from specformer.nn.layers.linear import Linear
 
 #: Variances up to this one count as zero, because the square root has no derivative at zero.
 _LEAST_VARIANCE = 1e-5
@@ -48,10 +49,10 @@ class PNAConv(nn.Module):
         super().__init__()
         self.towers, self.width = towers, channels // towers
         self.average_log_degree = average_log_degree
-        self.bond = nn.Linear(channels, self.width)
+        self.bond = Linear(channels, self.width)
         self.pre = TowerLinear(towers, 3 * self.width, self.width)
         self.post = TowerLinear(towers, 13 * self.width, self.width)
-        self.lin = nn.Linear(channels, channels)
+        self.lin = Linear(channels, channels)
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
         split = nodes.unflatten(-1, (self.towers, self.width))

@@ -24,6 +24,7 @@ from specformer.kernels.segments import (
 from specformer.nn.argument_checks import check_not_negative, check_split
 from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Finite stand-in for minus infinity, because minus infinity less itself is not a number.
@@ -47,7 +48,7 @@ class SpectrumEncoding(nn.Module):
     def __init__(self, channels: int, frequencies: int, num_layers: int, num_heads: int) -> None:
         super().__init__()
         self.frequencies = frequencies
-        self.lift = nn.Linear(2, channels)
+        self.lift = Linear(2, channels)
         self.layers = nn.ModuleList(_EncodingLayer(channels, num_heads) for _ in range(num_layers))
 
     def forward(self, batch: PackedGraphs) -> Tensor:
@@ -111,10 +112,10 @@ class SANLayer(nn.Module):
         super().__init__()
         check_split(channels, num_heads)
         self.num_heads, self.gamma = num_heads, gamma
-        self.real = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
-        self.fake = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in range(3))
-        self.value = nn.Linear(channels, channels, bias=False)
-        self.out = nn.Linear(channels, channels)
+        self.real = nn.ModuleList(Linear(channels, channels, bias=False) for _ in range(3))
+        self.fake = nn.ModuleList(Linear(channels, channels, bias=False) for _ in range(3))
+        self.value = Linear(channels, channels, bias=False)
+        self.out = Linear(channels, channels)
         self.mlp = two_layer_mlp(channels, 2 * channels)
         self.first_norm, self.second_norm = BatchNorm(channels), BatchNorm(channels)
         self.dropout = nn.Dropout(dropout)

@@ -1,4 +1,4 @@
-r"""Batch normalisation and ReLU or GELU; for a few thousand rows one kernel per direction."""
+r"""Batch normalisation, with an activation or none; for a few thousand rows one kernel each way."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def normalised(
     bias: Tensor,
     averages: Averages,
     eps: float,
-    activation: Literal["relu", "gelu"] = "relu",
+    activation: Literal["relu", "gelu"] | None = None,
 ) -> Tensor:
     r""":math:`\sigma(w (x - \mu)/\sqrt{v + \varepsilon} + b)`; updates running averages.
 
@@ -48,9 +48,9 @@ def normalised(
     Shapes: x ``[rows, columns]``; share ``[rows, 1]``, one for a row that counts, else zero; number
     ``[]``, how many count; weight and bias ``[columns]``; output as x.
     """
-    shift, smooth = averages.shift, activation == "gelu"
-    out = _Normalised.apply(x, share, number, weight, bias, shift, averages, eps, smooth)
-    return out
+    return _Normalised.apply(
+        x, share, number, weight, bias, averages.shift, averages, eps, activation or "none"
+    )
 
 
 class _Normalised(torch.autograd.Function):
@@ -65,7 +65,7 @@ class _Normalised(torch.autograd.Function):
         shift: Tensor,
         averages: Averages,
         eps: float,
-        smooth: bool,
+        activation: str,
     ) -> Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
@@ -73,24 +73,24 @@ class _Normalised(torch.autograd.Function):
         if len(x) > _ROWS:
             mean, inverse = column_moments(x, share, number, averages, eps)
             _some_forward[_tiles(x)](
-                x, *affine, mean, inverse, out, *x.shape, smooth, ROWS=_SOME, COLUMNS=COLUMNS
+                x, *affine, mean, inverse, out, *x.shape, activation, ROWS=_SOME, COLUMNS=COLUMNS
             )
         else:
             mean, inverse = x.new_empty(2, x.shape[1])
             given = (x, share, number, *affine, averages.mean, averages.var, shift)
-            numbers = (*x.shape, averages.momentum, eps, smooth)
+            numbers = (*x.shape, averages.momentum, eps, activation)
             _normalise_forward[(blocks(x.shape[1], _COLUMNS),)](
                 *given, mean, inverse, out, *numbers, **_block(x)
             )
         ctx.save_for_backward(x, share, number, weight, bias, mean, inverse)
-        ctx.smooth = smooth
+        ctx.activation = activation
         return out
 
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, share, number, *standard = ctx.saved_tensors
-        smooth = ctx.smooth
+        activation = ctx.activation
         gradient = gradients[0].contiguous()
         of_x = torch.empty_like(x)
         whole = len(x) <= _ROWS
@@ -100,10 +100,10 @@ class _Normalised(torch.autograd.Function):
         else:
             tiles, block = _tiles(x), {"ROWS": _SOME, "COLUMNS": COLUMNS}
             parts = x.new_empty(tiles[0], 2 * x.shape[1])
-            _some_sums[tiles](gradient, x, *standard, parts, *x.shape, smooth, **block)
+            _some_sums[tiles](gradient, x, *standard, parts, *x.shape, activation, **block)
             sums = torch.cat([parts.sum(dim=0), x.new_zeros(x.shape[1])])
         _normalise_backward[tiles](
-            gradient, x, share, number, *standard, sums, of_x, *x.shape, smooth, whole, **block
+            gradient, x, share, number, *standard, sums, of_x, *x.shape, activation, whole, **block
         )
         of_bias, of_weight, of_shift = sums.view(3, -1)
         return of_x, None, None, of_weight, of_bias, of_shift, None, None, None
@@ -135,9 +135,13 @@ def _counted(share, start, rows, ROWS: tl.constexpr):
 
 
 @jit
-def _activated(x, SMOOTH: tl.constexpr):
-    """GELU or ReLU. NaN stays NaN; a maximum would make it zero."""
-    return gelu(x) if SMOOTH else tl.where(x < 0.0, 0.0, x)
+def _activated(x, ACTIVATION: tl.constexpr):
+    """GELU, ReLU or nothing. NaN stays NaN; a maximum would make it zero."""
+    if ACTIVATION == "gelu":
+        x = gelu(x)
+    elif ACTIVATION == "relu":
+        x = tl.where(x < 0.0, 0.0, x)
+    return x
 
 
 @jit
@@ -157,7 +161,7 @@ def _normalise_forward(
     columns,
     momentum,
     eps,
-    SMOOTH: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -174,7 +178,7 @@ def _normalise_forward(
     var = tl.sum(centred * centred * counted, axis=0) / some
     inverse = tl.rsqrt(var + eps)
     normal = centred * (gamma * inverse)[None, :] + low[None, :]
-    tl.store(out + place, _activated(normal, SMOOTH), mask=mask)
+    tl.store(out + place, _activated(normal, ACTIVATION), mask=mask)
     tl.store(mean_out + column, mean, mask=inside)
     tl.store(inverse_out + column, inverse, mask=inside)
     update_averages(average_mean, average_var, shift, mean, var, n, momentum, column, inside)
@@ -192,7 +196,7 @@ def _passed(
     inverse,
     gamma,
     low,
-    SMOOTH: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Gradient before the activation, the normalised rows, and their positions."""
@@ -200,9 +204,9 @@ def _passed(
     normal = (values - mean[None, :]) * inverse[None, :]
     g = tl.load(gradient + place, mask=mask, other=0.0)
     scaled = normal * gamma[None, :] + low[None, :]
-    if SMOOTH:
+    if ACTIVATION == "gelu":
         g *= gelu_slope(scaled)
-    else:
+    elif ACTIVATION == "relu":
         g = tl.where(scaled <= 0.0, 0.0, g)
     return g, normal, place, mask
 
@@ -229,7 +233,7 @@ def _some_forward(
     out,
     rows,
     columns,
-    SMOOTH: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -238,7 +242,7 @@ def _some_forward(
     start = tl.program_id(0).to(tl.int64) * ROWS
     values, place, mask = _tile(x, start, rows, columns, column, ROWS)
     normal = (values - middle[None, :]) * (gamma * each)[None, :] + low[None, :]
-    tl.store(out + place, _activated(normal, SMOOTH), mask=mask)
+    tl.store(out + place, _activated(normal, ACTIVATION), mask=mask)
 
 
 @jit
@@ -252,7 +256,7 @@ def _some_sums(
     parts,
     rows,
     columns,
-    SMOOTH: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -261,7 +265,7 @@ def _some_sums(
     gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
     part = tl.program_id(0).to(tl.int64)
     g, normal, _, _ = _passed(
-        gradient, x, part * ROWS, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
+        gradient, x, part * ROWS, rows, columns, column, middle, each, gamma, low, ACTIVATION, ROWS
     )
     place = parts + part * 2 * columns + column
     tl.store(place, tl.sum(g, axis=0), mask=inside)
@@ -282,7 +286,7 @@ def _normalise_backward(
     of_x,
     rows,
     columns,
-    SMOOTH: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     WHOLE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -293,7 +297,7 @@ def _normalise_backward(
     gamma, low, middle, each = _standard(weight, bias, mean, inverse, column, inside)
     start = 0 if WHOLE else tl.program_id(0).to(tl.int64) * ROWS
     g, normal, place, mask = _passed(
-        gradient, x, start, rows, columns, column, middle, each, gamma, low, SMOOTH, ROWS
+        gradient, x, start, rows, columns, column, middle, each, gamma, low, ACTIVATION, ROWS
     )
     if WHOLE:
         total = tl.sum(g, axis=0)

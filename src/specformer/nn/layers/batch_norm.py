@@ -66,7 +66,18 @@ class BatchNorm(nn.Module):
         nn.init.zeros_(self.running_mean)
         nn.init.ones_(self.running_var)
 
-    def forward(self, x: Tensor, mask: Tensor | CountedRows | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | CountedRows | None = None,
+        activation: Literal["relu", "gelu"] | None = None,
+    ) -> Tensor:
+        """The normalised rows; a GPU also fuses the activation that follows."""
+        if isinstance(mask, CountedRows) and self._fuses(x):
+            return self._fused(x, mask, torch.zeros_like(self.bias), activation)
+        return _activated(self._normalised(x, mask), activation)
+
+    def _normalised(self, x: Tensor, mask: Tensor | CountedRows | None) -> Tensor:
         if self.training and mask is None and self.across is not None:
             mask = x.new_ones(x.shape[-2], dtype=torch.bool)
         if not self.training:
@@ -95,21 +106,25 @@ class BatchNorm(nn.Module):
         activation: Literal["relu", "gelu"] = "relu",
     ) -> Tensor:
         """``activation(self(linear(x), rows))``; a GPU fuses all that follows the product."""
-        if self.is_fused and usable("batch_norm", x, linear.weight):
-            return self._fused(
-                nn.functional.linear(x, linear.weight), rows, linear.bias, activation
-            )
-        out = cast(Tensor, self(at_least_float32(linear(x)), rows))
-        return out.relu() if activation == "relu" else nn.functional.gelu(out)
+        if self._fuses(x) and usable("batch_norm", linear.weight):
+            product = nn.functional.linear(x, linear.weight)
+            return self._fused(product, rows, linear.bias, activation)
+        return _activated(self._normalised(at_least_float32(linear(x)), rows), activation)
 
     def gelu(self, x: Tensor, rows: CountedRows) -> Tensor:
         """``GELU(self(x, rows))``, fused on a GPU."""
-        if self.is_fused and usable("batch_norm", x):
-            return self._fused(x, rows, torch.zeros_like(self.bias), "gelu")
-        return nn.functional.gelu(self(at_least_float32(x), rows))
+        return cast(Tensor, self(at_least_float32(x), rows, "gelu"))
+
+    def _fuses(self, x: Tensor) -> bool:
+        has_run_axis = self.weight.dim() > 1
+        return self.is_fused and not has_run_axis and x.dim() == 2 and usable("batch_norm", x)
 
     def _fused(
-        self, x: Tensor, rows: CountedRows, shift: Tensor, activation: Literal["relu", "gelu"]
+        self,
+        x: Tensor,
+        rows: CountedRows,
+        shift: Tensor,
+        activation: Literal["relu", "gelu"] | None,
     ) -> Tensor:
         from specformer.kernels.triton.normalise import normalised
 
@@ -185,6 +200,12 @@ class BatchNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, momentum={self.momentum}, eps={self.eps}"
+
+
+def _activated(x: Tensor, activation: Literal["relu", "gelu"] | None) -> Tensor:
+    if activation is None:
+        return x
+    return x.relu() if activation == "relu" else nn.functional.gelu(x)
 
 
 def norm_module(name: Norm, channels: int) -> nn.Module:

@@ -83,7 +83,7 @@ class _Affine(torch.autograd.Function):
             out = rows @ own.mT
             return out if bias is None else out.add_(bias.unsqueeze(-2))
         out = rows @ own.mT if bias is None else torch.addmm(bias.view(-1), rows, own.mT)
-        lead = (1,) if x.dim() < weight.dim() else ()
+        lead = (1,) if x.dim() == 2 and weight.dim() == 3 else ()
         return out.view(*lead, *x.shape[:-1], len(own))
 
     @staticmethod

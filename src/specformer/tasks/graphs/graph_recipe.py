@@ -188,14 +188,9 @@ class GraphRecipe:
 
 @dataclass(frozen=True)
 class BaselineRecipe(GraphRecipe):
-    """The same with a baseline's settings: Specformer's own recipes stay as they are recorded.
-
-    Args:
-        compile: on a GPU, compile the layers before training: for long trainings.
-    """
+    """The same with a baseline's settings: Specformer's own recipes stay as they are recorded."""
 
     model: BaselineModel = field(default_factory=BaselineModel)  # type: ignore[assignment]
-    compile: bool = False
 
 
 @dataclass(frozen=True)

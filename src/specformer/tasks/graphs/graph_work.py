@@ -8,28 +8,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
 from torch import nn
 
-from specformer.baselines.graphs import GraphBaseline
 from specformer.baselines.graphs.forest import Leaves, MorganForest
 from specformer.datasets import GraphStore, Split, graph_set, graph_split
 from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
 from specformer.graphs import GraphSet
-from specformer.kernels import runs_on
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.cache import fetch_or_solve
 from specformer.tasks.graphs.graph_models import StartingPoint, largest_ring, model_for, num_outputs
-from specformer.tasks.graphs.graph_recipe import (
-    BaselineRecipe,
-    ForestModel,
-    GraphRecipe,
-    chosen_targets,
-)
+from specformer.tasks.graphs.graph_recipe import ForestModel, GraphRecipe, chosen_targets
 from specformer.tasks.job import Job, Workplace, run_seed
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.turns import Steps, exhausting
@@ -116,9 +108,6 @@ class GraphWork:
             return grow_forest(task, recipe.model, num_outputs(self.graphs, recipe), seed, on_epoch)
         torch.manual_seed(seed)
         model = self.first_model(run).to(self.device)
-        asked = isinstance(recipe, BaselineRecipe) and recipe.compile
-        if asked and runs_on(self.device, "compile"):  # torch.compile needs what our kernels need
-            cast(GraphBaseline, model).compile_training()
         state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
         fit = yield from graph_steps(
             model,
