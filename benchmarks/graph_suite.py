@@ -85,7 +85,7 @@ def our_steps(case: GraphCase, device: torch.device) -> Candidate:
 
         def step(index: Tensor, shape: BatchShape) -> None:
             optimiser.zero_grad(set_to_none=True)
-            outputs = work(Batch(index, shape).of(store))
+            outputs = work(store.batch(index, shape))
             differentiate(case.loss(outputs, store.labels(index)))
             optimiser.step()
 

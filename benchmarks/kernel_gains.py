@@ -28,7 +28,6 @@ from torch import Tensor
 from specformer import kernels
 from specformer.baselines import Propagation
 from specformer.datasets import (
-    Batch,
     Batches,
     BatchShape,
     GraphStore,
@@ -155,7 +154,7 @@ def graph_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> C
 
         def step(index: Tensor, shape: BatchShape) -> None:
             optimiser.zero_grad(set_to_none=True)
-            outputs = work(Batch(index, shape).of(store))
+            outputs = work(store.batch(index, shape))
             errors, known = graph_errors(loss_kind, outputs, store.labels(index))
             differentiate(errors.sum() / known.sum().clamp_min(1))
             optimiser.step()

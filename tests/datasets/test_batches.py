@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.spectrum.many_graphs import from_networkx, random_graphs
 
-from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream, size_batches
+from specformer.datasets.batches import Batches, BatchShape, batch_stream, size_batches
 from specformer.datasets.packed import GraphStore
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, read_graph_set
@@ -116,7 +116,7 @@ def test_little_padding_in_few_shapes(
 def _sizes_only(graphs: GraphSet) -> GraphStore:
     nothing = torch.empty(0)
     cells = np.stack([graphs.num_edges, np.zeros_like(graphs.num_edges)], axis=1)
-    return GraphStore(*[nothing] * 8, None, graphs.num_nodes, cells)
+    return GraphStore(*[nothing] * 8, graphs.num_nodes, cells)
 
 
 def test_room_for_the_bonds_and_rings_of_every_batch() -> None:
@@ -126,7 +126,7 @@ def test_room_for_the_bonds_and_rings_of_every_batch() -> None:
     batches = Batches(store, np.arange(200), 8).epoch(0)
     in_order = size_batches(store, np.arange(200), 8)
     for batch in [*batches, *in_order]:
-        held = batch.of(store)
+        held = store.batch(*batch)
         assert held.rings is not None
         assert (held.num_bonds, len(held.rings)) == (batch.shape.num_bonds, batch.shape.num_rings)
         bonds, rings = counts[batch.index.numpy()].sum(axis=0)
@@ -182,14 +182,14 @@ def test_a_stream_to_another_device_sends_the_same_shapes_ahead() -> None:
 
 def test_an_error_in_the_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Batches(STORE, TRAIN, 100).epoch(0)[:2]
-    honest = Batch.of
+    honest = GraphStore.batch
 
-    def broken(batch: Batch, store: GraphStore) -> PackedGraphs:
-        if batch is second:
+    def broken(store: GraphStore, index: torch.Tensor, shape: BatchShape) -> PackedGraphs:
+        if index is second.index:
             raise ConfigError("stop here")
-        return honest(batch, store)
+        return honest(store, index, shape)
 
-    monkeypatch.setattr(Batch, "of", broken)
+    monkeypatch.setattr(GraphStore, "batch", broken)
     stream = batch_stream(STORE, [first, second], "meta")
     next(stream)
     with pytest.raises(ConfigError, match="stop here"):
@@ -214,7 +214,7 @@ def test_batches_of_real_spectra_are_filled() -> None:
     graphs = GraphSet([2, 3, 1], [1, 3, 0], [[0, 0, 1, 2], [1, 1, 2, 0]])
     store = GraphStore.build(graphs, decompose_many(graphs))
     for batch in Batches(store, [0, 1, 2], 2).epoch(0):
-        packed = batch.of(store)
+        packed = store.batch(*batch)
         assert packed.max_nodes == batch.shape.max_nodes
         assert int(packed.pair_mask.sum()) == int((packed.sizes**2).sum())
 
@@ -224,7 +224,7 @@ def test_a_stream_to_a_gpu_brings_what_a_store_there_makes() -> None:
     batches = Batches(STORE, TRAIN, 32).epoch(0)
     there = STORE.to("cuda")
     for batch, (graphs, labels) in zip(batches, batch_stream(STORE, batches, "cuda"), strict=True):
-        expected = Batch(batch.index.cuda(), batch.shape).of(there)
+        expected = there.batch(batch.index.cuda(), batch.shape)
         assert labels is not None
         assert torch.equal(labels, there.labels(batch.index.cuda()))
         for name in ("nodes", "graph", "target", "source", "bond", "eigenvectors"):

@@ -11,7 +11,7 @@ from tests.datasets.coloured_graphs import GRAPHS, SPECTRA, STORE
 from tests.graphs.formats.pyg_data import graph_set_to_pyg
 from torch_geometric.data import Batch
 
-from specformer.datasets.packed import GraphStore, bond_kinds, pack
+from specformer.datasets.packed import BatchShape, GraphStore, bond_kinds, pack
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, find_rings
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
@@ -91,9 +91,8 @@ def test_a_batch_of_a_mask() -> None:
 @pytest.mark.parametrize("more_pairs", [0, 1, 50])
 def test_a_batch_with_padding(more_pairs: int) -> None:
     nodes, pairs = counts(CHOSEN)
-    batch = STORE.batch(
-        torch.tensor(CHOSEN), num_nodes=nodes + 4, num_pairs=pairs + more_pairs, max_nodes=9
-    )
+    shape = BatchShape(len(CHOSEN), nodes + 4, pairs + more_pairs, max_nodes=9)
+    batch = STORE.batch(torch.tensor(CHOSEN), shape)
     assert fields_of(batch, nodes, pairs) == literal(GRAPHS, SPECTRA, CHOSEN)
     assert batch.graph[nodes:].tolist() == [len(CHOSEN)] * 4
     assert not batch.nodes[nodes:].any()
@@ -110,9 +109,7 @@ def test_numbers_of_nodes_come_with_them() -> None:
     x = np.random.default_rng(0).standard_normal((len(GRAPHS.node_feat), 2)).astype(np.float32)
     store = GraphStore.build(replace(GRAPHS, x=x), SPECTRA)
     nodes, pairs = counts(CHOSEN)
-    padded = store.batch(
-        torch.tensor(CHOSEN), num_nodes=nodes + 4, num_pairs=pairs + 9, max_nodes=9
-    )
+    padded = store.batch(torch.tensor(CHOSEN), BatchShape(len(CHOSEN), nodes + 4, pairs + 9, 9))
     rows = [x[GRAPHS.node_start[i] : GRAPHS.node_start[i + 1]] for i in CHOSEN]
     for batch in (padded, store.exact(CHOSEN), store.to("cpu").exact(CHOSEN).to("cpu")):
         np.testing.assert_array_equal(batch.x[:nodes], np.concatenate(rows))
@@ -136,7 +133,7 @@ def test_assembly_depends_on_no_value() -> None:
 
     with FakeTensorMode(allow_non_fake_inputs=True):
         index = torch.zeros(4, dtype=torch.int64)
-        batch = WITH_RINGS.batch(index, num_nodes=40, num_pairs=400, max_nodes=9, num_rings=7)
+        batch = WITH_RINGS.batch(index, BatchShape(4, 40, 400, 9, num_rings=7))
     assert batch.rings is not None
     assert batch.rings.shape == (7, 5)
     assert batch.eigenvectors.shape == (400,)
@@ -161,12 +158,10 @@ def test_rings_come_where_they_are_asked_for(more_rings: int) -> None:
     expected = rings_of(CHOSEN)
     assert len(expected) > 3
     nodes, pairs = counts(CHOSEN)
-    shape = {"num_nodes": nodes + 1, "num_pairs": pairs, "max_nodes": 9}
     bonds, rings = WITH_RINGS.cells(np.array(CHOSEN))
     assert bonds == GRAPHS.num_edges[CHOSEN].sum()
-    batch = WITH_RINGS.batch(
-        torch.tensor(CHOSEN), **shape, num_bonds=bonds + 2, num_rings=rings + more_rings
-    )
+    shape = BatchShape(len(CHOSEN), nodes + 1, pairs, 9, bonds + 2, rings + more_rings)
+    batch = WITH_RINGS.batch(torch.tensor(CHOSEN), shape)
     assert batch.num_bonds == bonds + 2
     assert batch.rings is not None
     assert batch.rings.tolist() == expected + [[-1] * 5] * more_rings
@@ -234,16 +229,16 @@ def test_pyg_in() -> None:
 def test_a_captured_batch_follows_its_index() -> None:
     store = WITH_RINGS.to("cuda")
     index = torch.tensor([3, 0, 7], device="cuda")
-    shape = {"num_nodes": 40, "num_pairs": 300, "max_nodes": 9, "num_bonds": 60, "num_rings": 60}
+    shape = BatchShape(3, 40, 300, 9, num_bonds=60, num_rings=60)
     worked_out = ("graph", "position", "target", "source")
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):  # warm-up
-        batch = store.batch(index, **shape)
+        batch = store.batch(index, shape)
         [getattr(batch, name) for name in worked_out]
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        batch = store.batch(index, **shape)
+        batch = store.batch(index, shape)
         # Asked for here: what is worked out later would not follow the index.
         [getattr(batch, name) for name in worked_out]
     for chosen in ([3, 0, 7], [13, 1, 5]):

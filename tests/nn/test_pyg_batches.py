@@ -250,11 +250,11 @@ def test_the_packed_store_has_the_numbers_of_edges(room: int) -> None:
     data = [SPECTRUM(each) for each in graphs]
     store = stored(graph_set_from_pyg(graphs), data)
     shape = store.exact_shape(np.array(order))
-    shape |= {key: shape[key] + room for key in ("num_nodes", "num_pairs", "num_bonds")}
+    wider = {key: getattr(shape, key) + room for key in ("num_nodes", "num_pairs", "num_bonds")}
     found = []
     for batch in (
         Batch.from_data_list([data[number] for number in order]),
-        store.batch(torch.tensor(order), **shape),
+        store.batch(torch.tensor(order), replace(shape, **wider)),
     ):
         model.zero_grad()
         out = model(batch)

@@ -1,6 +1,6 @@
 """Names to data: signals, graphs with labels, generated graphs, splits."""
 
-from specformer.datasets.batches import Batch, Batches, BatchShape
+from specformer.datasets.batches import Batch, Batches
 from specformer.datasets.csbm import csbm
 from specformer.datasets.features import (
     FeaturePreparation,
@@ -9,7 +9,7 @@ from specformer.datasets.features import (
     sparse_features,
 )
 from specformer.datasets.molecule_splits import graph_split
-from specformer.datasets.packed import GraphStore, pack
+from specformer.datasets.packed import BatchShape, GraphStore, pack
 from specformer.datasets.registry import GRAPH_SETS, NODE_SETS, graph_set, node_graph
 from specformer.datasets.signals import (
     FILTERS,

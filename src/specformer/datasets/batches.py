@@ -6,14 +6,14 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specformer.datasets.packed import GraphStore
+from specformer.datasets.packed import BatchShape, GraphStore
 from specformer.errors import ConfigError
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import runs_within
@@ -32,40 +32,11 @@ Loaded: TypeAlias = tuple[PackedGraphs, Tensor | None]
 _Sent: TypeAlias = tuple[Loaded, torch.cuda.Event | None]
 
 
-@dataclass(frozen=True)
-class BatchShape:
-    """The shape of a :class:`~specformer.spectrum.PackedGraphs`: graphs, rows, pairs."""
-
-    num_graphs: int
-    num_nodes: int
-    num_pairs: int
-    max_nodes: int
-    num_bonds: int = 0
-    num_rings: int = 0
-
-    def holds(self, sizes: np.ndarray) -> bool:
-        """Whether graphs of these sizes fit; if pairs are padded, a row must be padded as well."""
-        sizes = np.asarray(sizes)
-        nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
-        return (
-            nodes <= self.num_nodes
-            and pairs <= self.num_pairs
-            and len(sizes) == self.num_graphs
-            and int(sizes.max(initial=0)) <= self.max_nodes
-            and (pairs == self.num_pairs or nodes < self.num_nodes)
-        )
-
-
 class Batch(NamedTuple):
     """Numbers of graphs ``[B]`` and the shape of their batch."""
 
     index: Tensor  # type: ignore[assignment]  # tuples have a method of this name
     shape: BatchShape
-
-    def of(self, store: GraphStore) -> PackedGraphs:
-        """The batch itself."""
-        room = {name: size for name, size in vars(self.shape).items() if name != "num_graphs"}
-        return store.batch(self.index, **room)
 
 
 class Batches:
@@ -119,25 +90,20 @@ class Batches:
         growth = _GROWTH if len(sizes) == self.batch_size else _GROWTH**3
         num_pairs = max(math.ceil(base * growth ** _rung(math.log(pairs / base, growth))), pairs)
         rounded = max(_SMALL_GRAPH, 1 << (int(sizes.max()) - 1).bit_length())
+        room = np.ceil(1.5 * (self._mean_cells * len(index))).astype(int).tolist()
+        for place, count in enumerate(self._store.cells(index)):
+            while room[place] < count:
+                room[place] *= 2
         shape = BatchShape(
             num_graphs=len(sizes),
             num_nodes=math.isqrt(len(sizes) * num_pairs) + 1,
             num_pairs=num_pairs,
             max_nodes=min(rounded, self._largest),
-            **self._room(index),
+            num_bonds=room[0],
+            num_rings=room[1],
         )
         assert shape.holds(sizes), f"{shape} does not hold its graphs"
         return shape
-
-    def _room(self, index: np.ndarray) -> dict[str, int]:
-        room = {}
-        means = (self._mean_cells * len(index)).tolist()
-        cells = self._store.cells(index)
-        for name, mean, count in zip(("num_bonds", "num_rings"), means, cells, strict=True):
-            room[name] = math.ceil(1.5 * mean)
-            while room[name] < count:
-                room[name] *= 2
-        return room
 
 
 def _rung(exponent: float) -> int:
@@ -160,7 +126,7 @@ def size_batches(store: GraphStore, index: Any, batch_size: int) -> list[Batch]:
     on_device = torch.from_numpy(numbers).to(store.device)
     batches = []
     for first, last in runs_within(sizes**2, max_pairs, batch_size):
-        shape = BatchShape(last - first, **store.exact_shape(numbers[first:last]))
+        shape = store.exact_shape(numbers[first:last])
         batches.append(Batch(on_device[first:last], shape))
     return batches
 
@@ -188,7 +154,8 @@ def batch_stream(
 
 
 def _built(store: GraphStore, batch: Batch) -> Loaded:
-    return batch.of(store), None if store.y is None else store.labels(batch.index)
+    labels = None if store.y is None else store.labels(batch.index)
+    return store.batch(batch.index, batch.shape), labels
 
 
 def _send(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError, GraphError
@@ -18,6 +19,39 @@ from specformer.kernels.segments import cut, stretches
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.many.packed_graphs import as_packed, tensors_of
 from specformer.spectrum.many.spectra import Matrix
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """The shape of a :class:`~specformer.spectrum.PackedGraphs`, perhaps with padding.
+
+    Args:
+        num_graphs: graphs B.
+        num_nodes: rows N; more than the graphs have nodes if pairs are padded.
+        num_pairs: pairs P, at least as many as the graphs have.
+        max_nodes: at least the nodes of the largest graph.
+        num_bonds: room for bonds, at least as given by :meth:`GraphStore.cells`.
+        num_rings: room for rings, at least as given by :meth:`GraphStore.cells`.
+    """
+
+    num_graphs: int
+    num_nodes: int
+    num_pairs: int
+    max_nodes: int
+    num_bonds: int = 0
+    num_rings: int = 0
+
+    def holds(self, sizes: np.ndarray) -> bool:
+        """Whether graphs of these sizes fit; if pairs are padded, a row must be padded as well."""
+        sizes = np.asarray(sizes)
+        nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
+        return (
+            nodes <= self.num_nodes
+            and pairs <= self.num_pairs
+            and len(sizes) == self.num_graphs
+            and int(sizes.max(initial=0)) <= self.max_nodes
+            and (pairs == self.num_pairs or nodes < self.num_nodes)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +69,14 @@ class GraphStore:
             If bonds have real-valued features, each bond is a kind of its own.
         eigenvalues: ``[ΣN]``.
         eigenvectors: ``[ΣN²]``.
-        y: ``[G, tasks]`` targets, NaN if missing; None without targets.
         host_sizes: ``sizes`` again, in the host's memory, to choose shapes from.
+        host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory, to choose shapes
+            from.
+        y: ``[G, tasks]`` targets, NaN if missing; None without targets.
         rings: ``[ΣR, L]`` atoms of each ring, see :class:`~specformer.spectrum.PackedGraphs`; a row
             of −1 if there are no rings. None if they were not asked for.
         ring_counts: ``[G]`` rings of each graph.
         ring_start: ``[G + 1]`` where a graph's rings start.
-        host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory, to choose shapes
-            from.
         x: ``[ΣN, columns]`` real-valued features of the nodes, or None.
         bond_x: ``[1 + ΣE, columns]`` real-valued features of the bonds, zeros first, or None.
         bond_counts: ``[G]`` bonds of each graph, with ``bond_x``.
@@ -58,9 +92,9 @@ class GraphStore:
     bond_table: Tensor
     eigenvalues: Tensor
     eigenvectors: Tensor
-    y: Tensor | None
     host_sizes: np.ndarray
     host_cells: np.ndarray
+    y: Tensor | None = None
     rings: Tensor | None = None
     ring_counts: Tensor | None = None
     ring_start: Tensor | None = None
@@ -97,23 +131,36 @@ class GraphStore:
         target = torch.device(device) if device is not None else spectra.eigenvalues.device
         if not np.array_equal(spectra.sizes.cpu().numpy(), graphs.num_nodes):
             raise GraphError(f"{graphs.name}: the spectra belong to other graphs.")
-        kind, table = bond_kinds(graphs) if graphs.edge_x is None else _each_bond(graphs)
-        arrays = {
+        arrays: dict[str, Any] = {}
+        if graphs.edge_x is None:
+            kind, table = bond_kinds(graphs)
+        else:  # each bond is a kind of its own, numbered from 1 on within its graph
+            first = np.repeat(graphs.edge_start[:-1], graphs.num_edges)
+            kind = np.arange(1, len(first) + 1) - first
+            table = np.pad(graphs.edge_feat.astype(np.int64) + 1, ((1, 0), (0, 0)))
+            arrays["bond_x"] = np.pad(graphs.edge_x, ((1, 0), (0, 0)))
+            arrays |= {"bond_counts": graphs.num_edges, "bond_start": graphs.edge_start}
+        pair_start = starts(graphs.num_nodes**2)
+        arrays |= {
             "sizes": graphs.num_nodes,
             "node_start": graphs.node_start,
-            "pair_start": starts(graphs.num_nodes**2),
+            "pair_start": pair_start,
             "nodes": graphs.node_feat,
-            "bond": _bond_of_pairs(graphs, kind),
+            "bond": _bond_of_pairs(graphs, kind, pair_start),
             "bond_table": table,
         }
         if graphs.x is not None:
             arrays["x"] = graphs.x
-        host_cells = np.pad(graphs.num_edges[:, None], ((0, 0), (0, 1)))
-        if graphs.edge_x is not None:
-            arrays["bond_x"] = np.pad(graphs.edge_x, ((1, 0), (0, 0)))
-            arrays |= {"bond_counts": graphs.num_edges, "bond_start": graphs.edge_start}
+        if graphs.y is not None:
+            arrays["y"] = graphs.y
         if fingerprint:
-            arrays["fingerprints"] = _fingerprints(graphs, fingerprint)
+            if graphs.smiles is None:
+                raise ConfigError(
+                    f"{graphs.name}: has no SMILES, which fingerprints need; choose a model "
+                    "without fingerprints."
+                )
+            arrays["fingerprints"] = morgan_counts(graphs.smiles, fingerprint)
+        host_cells = np.pad(graphs.num_edges[:, None], ((0, 0), (0, 1)))
         if max_ring is not None:
             found = find_rings(graphs, max_ring)
             arrays |= {"rings": found.rows, "ring_counts": found.counts}
@@ -124,7 +171,6 @@ class GraphStore:
             **tensors,
             eigenvalues=spectra.eigenvalues.to(target),
             eigenvectors=spectra.eigenvectors.to(target),
-            y=None if graphs.y is None else torch.from_numpy(graphs.y).to(target),
             host_sizes=graphs.num_nodes,
             host_cells=host_cells,
         )
@@ -157,28 +203,10 @@ class GraphStore:
             return self
         return self.to(target)
 
-    def batch(
-        self,
-        index: Tensor,
-        *,
-        num_nodes: int,
-        num_pairs: int,
-        max_nodes: int,
-        num_bonds: int = 0,
-        num_rings: int = 0,
-    ) -> PackedGraphs:
-        """The graphs of these numbers as one batch of a fixed shape.
+    def batch(self, index: Tensor, shape: BatchShape) -> PackedGraphs:
+        """The graphs of these numbers ``[B]``, on the store's device, as a batch of this shape.
 
         Nothing here waits for the device or depends on its values, so a CUDA graph can capture it.
-        The shape must be large enough (:class:`~specformer.datasets.batches.BatchShape`).
-
-        Args:
-            index: ``[B]`` numbers of graphs, on the store's device.
-            num_nodes: rows N; more than the graphs have nodes if pairs are padded.
-            num_pairs: pairs P, at least as many as the graphs have.
-            max_nodes: at least the nodes of the largest graph.
-            num_bonds: room for bonds E, at least as given by :meth:`cells`.
-            num_rings: room for rings R, at least as given by :meth:`cells`.
         """
         arrays: dict[str, Any] = cut(
             index,
@@ -186,23 +214,26 @@ class GraphStore:
             (self.node_start, self.pair_start),
             (self.nodes, self.eigenvalues),
             (self.bond, self.eigenvectors),
-            num_nodes,
-            num_pairs,
+            shape.num_nodes,
+            shape.num_pairs,
         )
         batch = PackedGraphs(
-            **arrays, bond_table=self.bond_table, max_nodes=max_nodes, num_bonds=num_bonds
+            **arrays,
+            bond_table=self.bond_table,
+            max_nodes=shape.max_nodes,
+            num_bonds=shape.num_bonds,
         )
         if self.fingerprints is not None:
             batch = replace(batch, fingerprints=self.fingerprints.index_select(0, index))
         if self.x is not None:
             start = self.node_start.index_select(0, index)
-            node, is_node = stretches(start, batch.sizes, num_nodes)
+            node, is_node = stretches(start, batch.sizes, shape.num_nodes)
             batch = replace(batch, x=self.x.index_select(0, node) * is_node.unsqueeze(1))
-        batch = self._with_own_bonds(batch, index, num_bonds)
+        batch = self._with_own_bonds(batch, index, shape.num_bonds)
         if self.rings is None or self.ring_counts is None or self.ring_start is None:
             return batch
         counts = self.ring_counts.index_select(0, index)
-        ring, is_ring = stretches(self.ring_start.index_select(0, index), counts, num_rings)
+        ring, is_ring = stretches(self.ring_start.index_select(0, index), counts, shape.num_rings)
         atoms = self.rings.index_select(0, ring).long()
         atoms = atoms.masked_fill(~is_ring.unsqueeze(1), -1)
         return replace(batch, rings=atoms, ring_counts=counts)
@@ -227,19 +258,14 @@ class GraphStore:
     def exact(self, index: Any) -> PackedGraphs:
         """The graphs of these numbers, or of a mask, without padding."""
         chosen = graph_numbers(index, "index", len(self))
-        return self.batch(torch.from_numpy(chosen).to(self.device), **self.exact_shape(chosen))
+        return self.batch(torch.from_numpy(chosen).to(self.device), self.exact_shape(chosen))
 
-    def exact_shape(self, numbers: np.ndarray) -> dict[str, int]:
-        """The shape of these graphs' batch without padding, as :meth:`batch` takes it."""
+    def exact_shape(self, numbers: np.ndarray) -> BatchShape:
+        """The shape of these graphs' batch without padding."""
         sizes = self.host_sizes[numbers]
-        num_bonds, num_rings = self.cells(numbers)
-        return {
-            "num_nodes": int(sizes.sum()),
-            "num_pairs": int((sizes**2).sum()),
-            "max_nodes": int(sizes.max()),
-            "num_bonds": num_bonds,
-            "num_rings": num_rings,
-        }
+        pairs = int((sizes**2).sum())
+        cells = self.cells(numbers)
+        return BatchShape(len(sizes), int(sizes.sum()), pairs, int(sizes.max()), *cells)
 
     def cells(self, numbers: np.ndarray) -> tuple[int, int]:
         """Numbers of bonds and rings of these graphs, at least 1; no rings if not asked for."""
@@ -304,29 +330,10 @@ def bond_kinds(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
     return kind.ravel() + 1, table
 
 
-def _fingerprints(graphs: GraphSet, size: int) -> np.ndarray:
-    if graphs.smiles is None:
-        raise ConfigError(
-            f"{graphs.name}: has no SMILES, which fingerprints need; choose a model without "
-            "fingerprints."
-        )
-    return morgan_counts(graphs.smiles, size)
-
-
-def _each_bond(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
-    """The number of every bond within its graph, from 1 on, and each bond's features plus one."""
-    number = np.arange(1, len(graphs.edge_feat) + 1) - np.repeat(
-        graphs.edge_start[:-1], graphs.num_edges
-    )
-    return number, np.pad(graphs.edge_feat.astype(np.int64) + 1, ((1, 0), (0, 0)))
-
-
-def _bond_of_pairs(graphs: GraphSet, kind: np.ndarray) -> np.ndarray:
-    pair_start = starts(graphs.num_nodes**2)
+def _bond_of_pairs(graphs: GraphSet, kind: np.ndarray, pair_start: NDArray[np.int64]) -> np.ndarray:
     smallest = np.uint8 if kind.max(initial=0) < 2**8 else np.int32
     bond = np.zeros(int(pair_start[-1]), dtype=smallest)
-    size = np.repeat(graphs.num_nodes, graphs.num_edges)
-    begin = np.repeat(pair_start[:-1], graphs.num_edges)
+    size, begin = (np.repeat(of, graphs.num_edges) for of in (graphs.num_nodes, pair_start[:-1]))
     one, other = graphs.edge_index
     bond[begin + one * size + other] = kind
     bond[begin + other * size + one] = kind

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from specformer.datasets.batches import Batch, Batches, BatchShape, batch_stream
-from specformer.datasets.packed import GraphStore
+from specformer.datasets.batches import Batch, Batches, batch_stream
+from specformer.datasets.packed import BatchShape, GraphStore
 from specformer.errors import ConfigError, check_known
 from specformer.graphs.checks import graph_numbers
 from specformer.graphs.flat_arrays import ragged
@@ -359,7 +359,7 @@ class _Training:
                 yield
 
     def _assemble(self, index: Tensor, shape: BatchShape) -> None:
-        self.step(Batch(index, shape).of(self.store), self.store.labels(index))
+        self.step(self.store.batch(index, shape), self.store.labels(index))
 
     def step(self, graphs: PackedGraphs, targets: Tensor) -> None:
         """One change of the weights; nothing here waits for the device."""
