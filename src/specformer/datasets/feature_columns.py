@@ -71,7 +71,10 @@ class PreparedColumn:
     ) -> NDArray[np.float32]:
         """The prepared columns ``[n, width]`` of any nodes' column ``[n]``."""
         if self.how == "category":
-            return self._one_hot(numbers, words)
+            place = {word: number for number, word in enumerate(self.words)}
+            beyond = len(self.words)  # for other words, if there is such a column
+            places = [place.get(word, beyond) for word in _words_of(numbers, words)]
+            return np.eye(beyond + 1, dtype=np.float32)[places][:, : self.width]
         if self.how == "hash":
             from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
 
@@ -90,15 +93,6 @@ class PreparedColumn:
         if not columns:
             return np.empty((len(numbers), 0), dtype=np.float32)
         return np.stack(columns, axis=1).astype(np.float32)
-
-    def _one_hot(
-        self, numbers: NDArray[np.float32], words: tuple[str, ...] | None
-    ) -> NDArray[np.float32]:
-        cells = _words_of(numbers, words)
-        place = {word: number for number, word in enumerate(self.words)}
-        beyond = len(self.words)  # for other words, if there is such a column
-        places = np.array([place.get(cell, beyond) for cell in cells], dtype=np.int64)
-        return np.eye(beyond + 1, dtype=np.float32)[places][:, : self.width]
 
     @property
     def in_short(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from specformer.datasets.feature_columns import How, PreparedColumn, fit_column
 from specformer.datasets.splits import Split
 from specformer.errors import ConfigError, GraphError, RunError, nearest
 from specformer.graphs import Graph
+from specformer.graphs.flat_arrays import runs_within
 
 logger = logging.getLogger(__name__)
 
@@ -71,22 +71,21 @@ class FeaturePreparation:
             columns: how to prepare some of the columns.
         """
         asked = dict(columns or {})
-        _check_names(graph, asked)
+        names = _names(graph)
+        strange = next((name for name in asked if name not in names), None)
+        if strange is not None:
+            close = nearest(strange, names)
+            hint = f"did you mean {close!r}?" if close else f"it has {', '.join(names[:_NAMED])}."
+            raise ConfigError(f"columns.{strange}: {graph.name} has no such feature; {hint}")
         if features in ("auto", "counts") and not asked and _is_bag_of_words(graph, train):
             features = "rows" if features == "auto" else "none"
         if features == "rows" or features == "none":
             _refuse_raw(graph, features)
             return cls(features, graph.num_features)
-        table = _Table(graph)
+        robust = features != "standard"
         fitted = tuple(
-            fit_column(
-                name,
-                graph.of_all(table.numbers(name))[train],
-                table.words(name),
-                asked.get(name),
-                robust=features != "standard",
-            )
-            for name in table.names
+            fit_column(name, graph.of_all(own)[train], words, asked.get(name), robust=robust)
+            for name, (own, words) in _columns(graph).items()
         )
         width = sum(column.width for column in fitted)
         if width == 0:
@@ -101,12 +100,8 @@ class FeaturePreparation:
         if self.scaling != "columns":
             x = dense_features(graph, self.scaling)
         else:
-            table = _Table(graph)
-            parts = [
-                column.values(table.numbers(column.name), table.words(column.name))
-                for column in self.columns
-                if column.width
-            ]
+            table = _columns(graph)
+            parts = [column.values(*table[column.name]) for column in self.columns if column.width]
             x = np.concatenate(parts, axis=1)
         spare = self.width - x.shape[1]
         return np.pad(x, ((0, 0), (0, spare))) if spare else x
@@ -137,24 +132,17 @@ class FeaturePreparation:
             raise RunError(f"is not a preparation of features ({error})") from None
 
 
-class _Table:
-    """The columns of a graph's features by name; without names they are called 0, 1, …."""
+def _names(graph: Graph) -> tuple[str, ...]:
+    """The names of the features; without names they are called 0, 1, …."""
+    return graph.feature_names or tuple(map(str, range(graph.num_features)))
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self.names = graph.feature_names or tuple(map(str, range(graph.num_features)))
-        self._places = {name: place for place, name in enumerate(self.names)}
 
-    @cached_property
-    def _x(self) -> NDArray[np.float32]:
-        x = self._graph.x
-        return x.toarray() if isinstance(x, sp.csr_array) else np.asarray(x)
-
-    def numbers(self, name: str) -> NDArray[np.float32]:
-        return self._x[:, self._places[name]]
-
-    def words(self, name: str) -> tuple[str, ...] | None:
-        return (self._graph.feature_words or {}).get(name)
+def _columns(graph: Graph) -> dict[str, tuple[NDArray[np.float32], tuple[str, ...] | None]]:
+    """Each column of features by name: its numbers, and the words that they stand for, if any."""
+    assert graph.x is not None
+    x = graph.x.toarray() if isinstance(graph.x, sp.csr_array) else graph.x
+    words = graph.feature_words or {}
+    return {name: (own, words.get(name)) for name, own in zip(_names(graph), x.T, strict=True)}
 
 
 def prepare_features(
@@ -239,17 +227,8 @@ def _refuse_raw(graph: Graph, features: str) -> None:
     for name in graph.feature_words or ():
         raise ConfigError(f"features={features}: column {name!r} holds words; {hint}.")
     if isinstance(graph.x, np.ndarray) and (empty := np.isnan(graph.x).any(axis=0)).any():
-        name = _Table(graph).names[int(empty.argmax())]
+        name = _names(graph)[int(empty.argmax())]
         raise ConfigError(f"features={features}: column {name!r} has missing values; {hint}.")
-
-
-def _check_names(graph: Graph, asked: Mapping[str, How]) -> None:
-    names = _Table(graph).names
-    for name in asked:
-        if name not in names:
-            close = nearest(name, names)
-            hint = f"did you mean {close!r}?" if close else f"it has {', '.join(names[:_NAMED])}."
-            raise ConfigError(f"columns.{name}: {graph.name} has no such feature; {hint}")
 
 
 #: The names of the structural features, in order.
@@ -288,17 +267,14 @@ def with_features(graph: Graph, source: str) -> Graph:
     """
     if graph.x is None:
         why = "has no node features"
-    elif isinstance(graph.x, np.ndarray) and all(map(_has_one_value, graph.x.T)):
+    elif isinstance(graph.x, np.ndarray) and all(
+        (column == column[0]).all() or np.isnan(column).all() for column in graph.x.T
+    ):
         why = "every column of features has a single value"
     else:
         return graph
     logger.info("%s: %s; used are %s", source, why, ", ".join(STRUCTURAL))
     return with_structural_features(graph)
-
-
-def _has_one_value(column: NDArray[np.float32]) -> bool:
-    """Whether all values are equal, or all are missing."""
-    return bool((column == column[0]).all() or np.isnan(column).all())
 
 
 def _clustering(adjacency: sp.csr_array) -> np.ndarray:
@@ -332,11 +308,5 @@ def _returns(adjacency: sp.csr_array) -> np.ndarray:
 def _blocks(matrix: sp.csr_array) -> list[slice]:
     """Blocks of rows whose products with the matrix fit into memory."""
     counts = np.diff(matrix.indptr).astype(np.float64)
-    products = np.cumsum(abs(matrix).astype(bool) @ counts)
-    blocks, start = [], 0
-    while start < len(counts):
-        before = products[start - 1] if start else 0.0
-        end = max(start + 1, int(np.searchsorted(products, before + _HELD, side="right")))
-        blocks.append(slice(start, end))
-        start = end
-    return blocks
+    products = abs(matrix).astype(bool) @ counts
+    return [slice(*run) for run in runs_within(products, _HELD)]
