@@ -34,7 +34,6 @@ from specformer.graphs.formats.table_file import (
     bare_name,
     decoded,
     is_table,
-    read_csv,
     read_table,
     say_how,
     separator,
@@ -89,19 +88,15 @@ def read_csv_folder(
         raise GraphError(f"{folder}: has no table of edges, such as edges.csv; {there}")
     if unread := sorted(name for name in others if name.lower().endswith(_TABLES)):
         logger.info("%s: not read: %s", folder, ", ".join(unread))
-    edges, told = _read_any(edge_file, columns)
+    edges, told = read_edges(edge_file, columns)
     nodes = None if node_file is None else read_table(node_file)
     return graph_of_tables(edges, nodes, told, folder.resolve().name, labels=labels)
 
 
 def read_edge_list(path: Path, columns: Columns, *, labels: bool = True) -> Graph:
     """Read the graph of a single file of edges: a table, or text with or without a header."""
-    edges, told = _read_any(path, columns)
+    edges, told = read_edges(path, columns)
     return graph_of_tables(edges, None, told, bare_name(path), labels=labels)
-
-
-def _read_any(path: Path, columns: Columns) -> tuple[Table, Columns]:
-    return (read_edges if is_table(path) else _read_text)(path, columns)
 
 
 def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
@@ -110,7 +105,8 @@ def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
     there = sorted(path for path in forms if path.exists())
     if not there:
         tables = sorted(path for path in folder.iterdir() if path.name.lower().endswith(_TABLES))
-        there = [path for path in tables if _last_word(bare_name(path)) in names]
+        last_word = re.compile(rf"(.*[^a-z0-9])?({'|'.join(names)})[^a-z0-9]*")
+        there = [path for path in tables if last_word.fullmatch(bare_name(path).casefold())]
         if len(there) == 1:
             logger.info("%s: %s holds the %s", folder, there[0].name, names[0])
     if len(there) > 1:
@@ -119,23 +115,18 @@ def _file(folder: Path, names: tuple[str, ...]) -> Path | None:
     return there[0] if there else None
 
 
-def _last_word(name: str) -> str:
-    """The last word of a file's name, in lower case."""
-    words = re.findall("[a-z0-9]+", name.casefold())
-    return words[-1] if words else ""
-
-
 def read_edges(path: Path, columns: Columns) -> tuple[Table, Columns]:
-    """Read a table of edges; a first row that starts with two numbers is not a header."""
-    table = read_table(path)
-    if not _has_no_header(path, list(table.columns), columns):
-        return table, columns
-    logger.info("%s: has no header; its columns are called 1, 2, …", path)
-    return _numbered(path, *_rows(path), columns)
+    """Read a table or a text file of edges, and the roles of its columns.
 
-
-def _read_text(path: Path, columns: Columns) -> tuple[Table, Columns]:
-    """Read a text file of edges and the roles of its columns, which a header names, or 1, 2, …."""
+    Without a header, columns are called 1, 2, …. The first row of a table is its header, unless it
+    starts with two numbers; that of a text file only if it holds words, and all below numbers.
+    """
+    if is_table(path):
+        table = read_table(path)
+        if not _has_no_header(path, list(table.columns), columns):
+            return table, columns
+        logger.info("%s: has no header; its columns are called 1, 2, …", path)
+        return _numbered(path, *_rows(path), columns)
     rows, lines = _rows(path)
     if not rows:
         raise GraphError(f"{path}: there are no edges in the file")
@@ -144,7 +135,7 @@ def _read_text(path: Path, columns: Columns) -> tuple[Table, Columns]:
             f"{path}: holds molecules, judging by its first row; rename it to .csv or .smi"
         )
     if rows[1:] and _is_header(rows[0], rows[1:]):
-        return read_csv(path), columns
+        return read_table(path), columns
     return _numbered(path, rows, lines, columns)
 
 

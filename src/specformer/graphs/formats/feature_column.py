@@ -81,9 +81,7 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
         if all(map(_TIME.fullmatch, written)) and (times := _ways(_CLOCKS, written)):
             logger.info("%s: column %r holds times of a day, read as hours", table.path, name)
             return _each(cells, lambda cell: times[0](cell) * 24 % 24), None
-        refuse_signs(table, name)
-        if unit := unit_of(table, written):
-            logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
+        if unit := unit_of(table, name):
             return _each(cells, lambda cell: table.number(bare(cell, unit))), None
         if 2 * numbers <= len(written):
             words = tuple(in_order(set(written)))
@@ -143,24 +141,29 @@ def is_date(cell: str) -> bool:
     return not is_number(cell) and any(reads(partial(_days, way), cell) for way in _DATES)
 
 
-def unit_of(table: Table, written: list[str]) -> str:
-    """The unit of all numbers, as cm after them, or a sign before or after; none if they differ."""
+def unit_of(table: Table, name: str) -> str:
+    """The unit of all numbers, as cm after them, or a sign before or after; none if they differ.
+
+    Refuses ambiguous numbers; a unit is logged.
+    """
+    refuse_signs(table, name)
+    written = [cell for cell in table.columns[name] if not is_missing(cell)]
     units = {cell.strip("0123456789+-., ") for cell in written}
     unit = units.pop() if len(units) == 1 else ""
     signs = unit in _SIGNS or all(cell.endswith(unit) for cell in written)
     if not 0 < len(unit) <= _LONGEST_UNIT or not signs:
         return ""
-    return unit if all(reads(table.number, bare(cell, unit)) for cell in written) else ""
+    if not all(reads(table.number, bare(cell, unit)) for cell in written):
+        return ""
+    logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
+    return unit
 
 
 def without_units(table: Table, names: Sequence[str]) -> Table:
     """Remove the unit from those of the columns whose numbers all have the same unit."""
     columns = dict(table.columns)
     for name in names:
-        refuse_signs(table, name)
-        written = [cell for cell in columns[name] if not is_missing(cell)]
-        if written and not has_number(table, name) and (unit := unit_of(table, written)):
-            logger.info("%s: column %r is read without its unit, %s", table.path, name, unit)
+        if unit := unit_of(table, name):
             columns[name] = [bare(cell, unit) for cell in columns[name]]
     return replace(table, columns=columns)
 

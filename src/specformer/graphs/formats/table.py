@@ -108,26 +108,26 @@ class Table:
         return None
 
     def split(self, said: str | None = None) -> str | None:
-        """Return the column of a split: as the user says, by name, or by its cells."""
+        """Return the column of a split: as the user says, by name, or by its cells.
+
+        All of them name a part, and some are train.
+        """
         found = self.chosen(said, SPLIT)
         if found is not None:
             return found
-        told = [name for name in self.columns if self._tells_parts(name)]
+        told = []
+        for name, cells in self.columns.items():
+            words = {cell.casefold() for cell in cells if not is_missing(cell)}
+            parts = {_PARTS[word] for word in words if word in _PARTS}
+            others = words - _PARTS.keys() - {*_HELD_OUT}
+            # One other word beside several parts: `parts` refuses it with a reason.
+            if 0 in parts and (not others or (len(parts) > 1 and len(others) == 1)):
+                told.append(name)
         if len(told) > 1:
             raise GraphError(
                 f"{self.path}: {quoted(told)} may each be a split; say which with --split-column"
             )
         return told[0] if told else None
-
-    def _tells_parts(self, name: str) -> bool:
-        """Whether every cell of a column is the name of a part, and some are train.
-
-        One other word beside several parts is allowed here; :meth:`parts` refuses it with a reason.
-        """
-        words = {cell.casefold() for cell in self.columns[name] if not is_missing(cell)}
-        parts = {_PARTS[word] for word in words if word in _PARTS}
-        others = words - _PARTS.keys() - {*_HELD_OUT}
-        return 0 in parts and (not others or (len(parts) > 1 and len(others) == 1))
 
     def refuse_half_a_split(self, name: str, other: str) -> None:
         """Refuse truth values under a name such as ``is_train``; ``other`` is another fix."""
@@ -303,11 +303,11 @@ def is_number(cell: str) -> bool:
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Sort by number if every name is an integer, else alphabetically."""
-    names = list(names)
+    names = sorted(names)
     try:
-        return sorted(names, key=lambda name: (int(name), name))
+        return sorted(names, key=int)
     except ValueError:
-        return sorted(names)
+        return names
 
 
 def reads(read: Callable[[str], float], cell: str) -> bool:

@@ -10,8 +10,7 @@ import logging
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -51,13 +50,7 @@ def is_table(path: str | Path) -> bool:
 
 def bare_name(path: Path) -> str:
     """The file's name without its ending."""
-    stem = Path(path.stem) if path.suffix.lower() == ".gz" else path
-    return stem.stem if stem.suffix else stem.name
-
-
-def read_table(path: Path) -> Table:
-    """Read a table of any kind as text."""
-    return _read_parquet(path) if path.suffix.lower() in _PARQUET else read_csv(path)
+    return (Path(path.stem) if path.suffix.lower() == ".gz" else path).stem
 
 
 def table_header(path: Path) -> tuple[str, ...]:
@@ -73,12 +66,14 @@ def table_header(path: Path) -> tuple[str, ...]:
     return decoded(path, parse)
 
 
-def read_csv(path: Path) -> Table:
-    """Read a CSV file; its encoding and separator are recognised, and guesses are logged.
+def read_table(path: Path) -> Table:
+    """Read a table of any kind as text; guesses at encoding and separator of CSV are logged.
 
     Lines before the header that start with ``#`` are skipped, unless the last of them is the
     header: then it has as many cells as the row below.
     """
+    if path.suffix.lower() in _PARQUET:
+        return _read_parquet(path)
 
     def parse(text: io.TextIOWrapper, encoding: str) -> Table:
         start = _start(text)
@@ -102,7 +97,12 @@ def read_csv(path: Path) -> Table:
 def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
     """Return what ``parse`` returns for a file's text and its encoding."""
     try:
-        for encoding in _encodings(path):
+        with opened(path) as file:
+            start = file.read(4096)
+        is_wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if not is_wide and (b"\0" in start or start.startswith(_ZIP)):
+            raise GraphError(f"{path}: is not text; export it as CSV")
+        for encoding in ("utf-16",) if is_wide else _ENCODINGS:
             try:
                 with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
                     return parse(text, encoding)
@@ -115,14 +115,11 @@ def decoded(path: Path, parse: Callable[[io.TextIOWrapper, str], Read]) -> Read:
     raise GraphError(f"{path}: is not text: {wrong}") from None
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """The bytes of a file, decompressed if its name ends in ``.gz``."""
+def opened(path: Path) -> Any:
+    """Open a file to read its bytes, decompressed if its name ends in ``.gz``."""
     if is_special(path):  # reading it may never end
         raise GraphError(f"{path}: is a device or a pipe; name a file")
-    reader = _Bounded if path.suffix.lower() == ".gz" else open
-    with reader(path, "rb") as file:
-        yield file
+    return _Bounded(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 class _Bounded(gzip.GzipFile):
@@ -146,17 +143,6 @@ class _Bounded(gzip.GzipFile):
         if self.tell() > self._most:
             raise GraphError(f"{self.name}: unpacks to more than {gib(self._most)}; free memory")
         return found
-
-
-def _encodings(path: Path) -> tuple[str, ...]:
-    """The encodings that a file may have, the likeliest first; refuses a file that is not text."""
-    with opened(path) as file:
-        start = file.read(4096)
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return ("utf-16",)
-    if b"\0" in start or start.startswith(_ZIP):
-        raise GraphError(f"{path}: is not text; export it as CSV")
-    return _ENCODINGS
 
 
 def separator(header: str, second: str = "") -> str:
@@ -244,36 +230,33 @@ def _start(text: Iterable[str]) -> _Start:
 
 def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], list[int]]:
     """Return the columns by name, and the line number of each row in the file."""
-    header = tuple(name.strip() for name in next(filter(_is_written, rows), ()))
+    stripped = ([cell.strip() for cell in row] for row in rows)
+    header = next(filter(any, stripped), [])
     if not header:
         raise GraphError(f"{path}: the file is empty; its first row must name the columns")
     for column in filter(None, header):
         if header.count(column) > 1:
-            named = "the first row must name the columns"
-            hint = f"; {named}; if this is an adjacency matrix, {MATRIX}"
-            hint = hint if is_number(column) else ""
-            raise GraphError(f"{path}: column {column!r} appears more than once{hint}")
+            hint = (
+                f"; the first row must name the columns; if this is an adjacency matrix, {MATRIX}"
+            )
+            told = f"column {column!r} appears more than once{hint if is_number(column) else ''}"
+            raise GraphError(f"{path}: {told}")
     columns: dict[str, list[str]] = {name: [] for name in header}
     # Spreadsheets leave columns without a name at the end; the first of them is kept.
     kept = [(columns[name].append, header.index(name)) for name in columns]
     lines: list[int] = []
-    for row in rows:
-        if len(row) > len(header) and not _is_written(row[len(header) :]):
+    for row in stripped:
+        if len(row) > len(header) and not any(row[len(header) :]):
             del row[len(header) :]  # a separator may end rows too
         if len(row) == len(header):
             for add, place in kept:
-                add(row[place].strip())
+                add(row[place])
             lines.append(skipped + rows.line_num)
-        elif _is_written(row):
+        elif any(row):
             found = "1 cell" if len(row) == 1 else f"{len(row)} cells"
             where = f"row {skipped + rows.line_num}"
             raise GraphError(f"{path}: {where} has {found} where the header has {len(header)}")
     return columns, lines
-
-
-def _is_written(row: list[str]) -> bool:
-    """Whether a row is not a blank line."""
-    return any(cell.strip() for cell in row)
 
 
 def cell_text(value: Any) -> str:

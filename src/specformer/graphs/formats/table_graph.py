@@ -216,9 +216,13 @@ def _ids(table: Table, columns: Columns) -> str:
 def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, str | None]:
     """Return the column of labels, and a column called label that holds names of nodes."""
     found, names = table.named(LABEL), None
-    if found is not None and found != columns.label and _is_of_names(table, found):
-        logger.info("%s: %r names the nodes, as each is different", table.path, found)
-        found, names = None, found
+    # Of Gephi and others, which have a column timeset, or attributes in place of a table.
+    may_be_names = table.named("timeset", "interval") is not None or table.row != "row"
+    if found is not None and found != columns.label and may_be_names:
+        words = [cell for cell in table.columns[found] if not is_missing(cell)]
+        if len(set(words)) == len(words) > 2:
+            logger.info("%s: %r names the nodes, as each is different", table.path, found)
+            found, names = None, found
     if columns.label is not None:
         absent = not labels and columns.label not in table.columns
         return None if absent else table.said(columns.label), names
@@ -230,13 +234,6 @@ def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, st
     if others:
         logger.info("%s: column %r is read as the label", table.path, others[0])
     return (others[0] if others else None), names
-
-
-def _is_of_names(table: Table, column: str) -> bool:
-    """Whether every node has a different word, as labels of Gephi and others are."""
-    cells = [cell for cell in table.columns[column] if not is_missing(cell)]
-    labels_are_names = table.named("timeset", "interval") is not None or table.row != "row"
-    return labels_are_names and len(cells) > 2 and len(set(cells)) == len(cells)
 
 
 def feature_fields(table: Table, names: Sequence[str]) -> dict[str, Any]:
