@@ -30,10 +30,9 @@ from scipy.sparse import coo_array, csr_array
 from specformer.errors import GraphError
 from specformer.files.npz_archive import naming, read_arrays
 from specformer.graphs import Graph
-from specformer.graphs.edges import directed_edges
 from specformer.graphs.formats.npz_file import one_number
 from specformer.graphs.formats.table_file import parquet_file, parquet_rows
-from specformer.graphs.graph import MASKS
+from specformer.graphs.graph import MASKS, directed_edges
 from specformer.spectrum.cache import content_of
 from specformer.spectrum.sparse import Parts
 

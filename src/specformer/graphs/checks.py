@@ -104,7 +104,7 @@ def check_weights(matrix: Any) -> csr_array[np.float64]:
     if not _is_sparse(matrix):
         raise GraphError(f"adjacency must be a SciPy sparse array, not {type(matrix).__name__}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise GraphError(f"adjacency must be square, but its shape is {_shape(matrix)}")
+        raise GraphError(f"adjacency must be square, but its shape is {list(matrix.shape)}")
     if matrix.shape[0] == 0:
         raise GraphError("the graph has no nodes")
     if matrix.dtype.kind not in _KINDS["numbers"]:
@@ -152,7 +152,9 @@ def check_features(
     x = as_scipy(x)
     values = x if _is_sparse(x) else as_array(x, name)
     if values.ndim != 2 or values.shape[0] != num_nodes:
-        raise GraphError(f"{name} must have shape [{num_nodes}, features], not {_shape(values)}")
+        raise GraphError(
+            f"{name} must have shape [{num_nodes}, features], not {list(values.shape)}"
+        )
     if values.dtype.kind not in _KINDS["numbers"]:
         raise GraphError(f"{name} must hold numbers, not {values.dtype}")
     rule = "but features must be finite in float32"
@@ -198,9 +200,8 @@ def check_labels(
     """
     labels = as_array(y, "y")
     if labels.ndim not in (1, 2) or len(labels) != num_nodes or 0 in labels.shape[1:]:
-        raise GraphError(
-            f"y must have shape [{num_nodes}] or [{num_nodes}, targets], not {_shape(labels)}"
-        )
+        shapes = f"[{num_nodes}] or [{num_nodes}, targets]"
+        raise GraphError(f"y must have shape {shapes}, not {list(labels.shape)}")
     if labels.dtype.kind == "f" or (labels.ndim == 2 and labels.shape[1] > 1):
         return _targets(labels.reshape(num_nodes, -1), names)
     labels = labels.reshape(num_nodes).astype(np.int64)
@@ -237,7 +238,7 @@ def check_mask(mask: Any, name: str, num_nodes: int) -> NDArray[np.bool_]:
     array = as_array(mask, name, of="booleans")
     if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
         shapes = f"[{num_nodes}] or [{num_nodes}, splits]"
-        raise GraphError(f"{name} must have shape {shapes}, not {_shape(array)}")
+        raise GraphError(f"{name} must have shape {shapes}, not {list(array.shape)}")
     return array.reshape(num_nodes, -1).astype(np.bool_)
 
 
@@ -282,10 +283,6 @@ def _canonical(matrix: Any, dtype: type[Any], name: str) -> csr_array[Any]:
     copy.sum_duplicates()
     copy.eliminate_zeros()
     return copy
-
-
-def _shape(array: Any) -> str:
-    return str(list(array.shape))
 
 
 def as_host(value: Any) -> Any:

@@ -14,9 +14,8 @@ from scipy.sparse import coo_array, csr_array, issparse
 
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs.checks import as_scipy, check_weights
-from specformer.graphs.edges import directed_edges, symmetrised
 from specformer.graphs.formats.read import read_graph
-from specformer.graphs.graph import MASKS, Graph
+from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 from specformer.graphs.laplacian import Isolated, laplacian_of
 
 

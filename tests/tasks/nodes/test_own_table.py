@@ -17,8 +17,7 @@ from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
 from specformer.datasets.features import STRUCTURAL
 from specformer.errors import ConfigError, GraphError, RunError
-from specformer.graphs import Graph, write_npz
-from specformer.graphs.edges import adjacency_from_edges
+from specformer.graphs import Graph, as_adjacency, write_npz
 from specformer.tasks.nodes.node_predict import load_features
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_recipe
 from specformer.tasks.nodes.node_work import NodeWork
@@ -198,7 +197,7 @@ def test_a_graph_of_edges_and_labels_alone(tmp_path):
     edges = [(leaf, hubs + leaf * 5 + i) for leaf in range(hubs) for i in range(5)]
     index = np.array(edges).T
     y = (np.arange(hubs + leaves) < hubs).astype(int)
-    adjacency = adjacency_from_edges(index, hubs + leaves)
+    adjacency = as_adjacency(index, hubs + leaves)
     write_npz(tmp_path / "stars.npz", Graph(adjacency, y=y))
     run, result, _ = trained(tmp_path / "stars.npz", tmp_path)
     assert result["test"]["mean"] == 1.0

@@ -61,7 +61,7 @@ def read_csv_folder(
     integers. Classes are sorted in the same way. An empty cell, ``NA`` or ``nan`` is no label, and
     -1 is a class like any other. Feature columns may hold numbers, truth values, dates or words;
     cells may be empty: see :attr:`Graph.feature_words`. Edges are symmetrised by the rule of
-    :mod:`specformer.graphs.edges`.
+    :mod:`specformer.graphs.graph`.
 
     Args:
         folder: the folder; its name becomes the graph's.

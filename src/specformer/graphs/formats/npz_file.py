@@ -7,7 +7,7 @@ or in CSR form as ``x_indptr``, ``x_indices``, ``x_shape`` and ``x_values`` (by 
 ``node_ids``, ``class_names``, ``feature_names``, and ``feature_words`` [words, 2] for columns that
 hold words: the column's name and a word, in the order of their numbers. ``directed`` says whether
 edges were directed in their source; they are symmetrised either way, by the rule of
-:mod:`specformer.graphs.edges`. Other keys are ignored.
+:mod:`specformer.graphs.graph`. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from scipy.sparse import csr_array, issparse, triu
 from specformer.errors import GraphError
 from specformer.files.npz_archive import naming, read_arrays, texts, write_arrays
 from specformer.graphs.checks import as_array, refuse
-from specformer.graphs.edges import adjacency_from_edges
-from specformer.graphs.graph import MASKS, Graph
+from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 from specformer.graphs.graph_set import SPLITS, GraphSet
 
 _REQUIRED = ("edge_index",)
@@ -49,13 +48,12 @@ def read_npz(path: str | Path) -> Graph:
     with naming(path):
         arrays = read_arrays(path, "one graph", _REQUIRED, _KNOWN)
         num_nodes = _count(arrays)
-        edge_index, edge_weight = arrays["edge_index"], arrays.get("edge_weight")
+        edges = directed_edges(arrays["edge_index"], num_nodes, arrays.get("edge_weight"))
         fields: dict[str, Any] = {key: arrays.get(key) for key in _AS_STORED}
         fields |= {key: texts(arrays[key], key) for key in _NAMES if key in arrays}
         if "feature_words" in arrays:
             fields["feature_words"] = _words(arrays["feature_words"])
-        adjacency = adjacency_from_edges(edge_index, num_nodes, edge_weight)
-        return Graph(adjacency, _features(arrays), **fields, name=path.stem)
+        return Graph(symmetrised(edges), _features(arrays), **fields, name=path.stem)
 
 
 def write_npz(path: str | Path, graph: Graph) -> None:

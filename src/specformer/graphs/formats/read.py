@@ -21,13 +21,12 @@ from specformer.files.atomic import is_special
 from specformer.files.documents import parse_json
 from specformer.files.npz_archive import DAMAGE, naming
 from specformer.graphs.columns import Columns
-from specformer.graphs.edges import symmetrised
 from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
 from specformer.graphs.formats.npz_file import read_npz
 from specformer.graphs.formats.table import Table
 from specformer.graphs.formats.table_file import bare_name, cell_text, is_table, opened, unreadable
 from specformer.graphs.formats.table_graph import graph_of_tables
-from specformer.graphs.graph import Graph
+from specformer.graphs.graph import Graph, symmetrised
 
 logger = logging.getLogger(__name__)
 _DIRECTED = "%s: is directed; its edges are read as undirected"

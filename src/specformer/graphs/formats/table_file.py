@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from specformer.errors import ConfigError, GraphError
 from specformer.files.atomic import is_special
@@ -59,8 +59,8 @@ def table_header(path: Path) -> tuple[str, ...]:
         return tuple(parquet_file(path).schema_arrow.names)
 
     def parse(text: io.TextIOWrapper, _: str) -> tuple[str, ...]:
-        start = _start(text)
-        first = next(csv.reader(start.lines, delimiter=start.separator), [])
+        _, lines, parted_by = _start(text)
+        first = next(csv.reader(lines, delimiter=parted_by), [])
         return tuple(name.strip() for name in first)
 
     return decoded(path, parse)
@@ -76,18 +76,18 @@ def read_table(path: Path) -> Table:
         return _read_parquet(path)
 
     def parse(text: io.TextIOWrapper, encoding: str) -> Table:
-        start = _start(text)
+        skipped, first, parted_by = _start(text)
         rows = csv.reader(
-            chain(start.lines, text), delimiter=start.separator, skipinitialspace=True, strict=True
+            chain(first, text), delimiter=parted_by, skipinitialspace=True, strict=True
         )
         try:
-            columns, lines = _parsed(path, rows, start.skipped)
+            columns, lines = _parsed(path, rows, skipped)
         except csv.Error as error:
-            problem = f"row {start.skipped + rows.line_num} cannot be read as CSV: {error}"
+            problem = f"row {skipped + rows.line_num} cannot be read as CSV: {error}"
             raise GraphError(f"{path}: {problem}") from None
-        commas = _writes_decimal_commas(start.separator, chain.from_iterable(columns.values()))
-        say_how(path, encoding, start.separator, commas)
-        if start.separator == ";" and not commas:
+        commas = _writes_decimal_commas(parted_by, chain.from_iterable(columns.values()))
+        say_how(path, encoding, parted_by, commas)
+        if parted_by == ";" and not commas:
             _warn_of_thousands(path, columns)
         return Table(path, columns, lines, commas)
 
@@ -200,15 +200,8 @@ def say_how(path: Path, encoding: str, parted_by: str = ",", decimal_commas: boo
         logger.info("%s: commas in numbers are read as decimal points", path)
 
 
-class _Start(NamedTuple):
-    """Number of lines before the header, the first lines from the header on, and the separator."""
-
-    skipped: int
-    lines: list[str]
-    separator: str
-
-
-def _start(text: Iterable[str]) -> _Start:
+def _start(text: Iterable[str]) -> tuple[int, list[str], str]:
+    """The number of lines before the header, the first lines from it on, and the separator."""
     skipped, parted_by, before = 0, None, ""
     lines: list[str] = []
     for line in text:
@@ -224,8 +217,8 @@ def _start(text: Iterable[str]) -> _Start:
     if before and written:
         header, of_rows = before.lstrip("# "), parted_by or separator(*written)
         if header.count(of_rows) == written[0].count(of_rows) > 0:
-            return _Start(skipped - 1, [header, *lines], of_rows)
-    return _Start(skipped, lines, parted_by or separator(*written or [""]))
+            return skipped - 1, [header, *lines], of_rows
+    return skipped, lines, parted_by or separator(*written or [""])
 
 
 def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], list[int]]:

@@ -24,10 +24,9 @@ from specformer.graphs.columns import (
     plain_name,
     quoted,
 )
-from specformer.graphs.edges import adjacency_from_edges
 from specformer.graphs.formats.feature_column import feature_column, without_units
 from specformer.graphs.formats.table import Table, in_order, is_missing
-from specformer.graphs.graph import MASKS, Graph
+from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +62,10 @@ def graph_of_tables(
         raise GraphError(f"{(nodes or edges).path}: {told}")
     among = "the file" if nodes is None else nodes.path.name
     ends = [edges.positions(end, index, among) for end in (source, target)]
-    weight = _weight(edges, columns, (source, target))
-    adjacency = adjacency_from_edges(
-        np.stack(ends), len(index), None if weight is None else edges.weights(weight)
-    )
-    return Graph(adjacency, **fields, name=name)
+    column = _weight(edges, columns, (source, target))
+    weights = None if column is None else edges.weights(column)
+    matrix = directed_edges(np.stack(ends), len(index), weights)
+    return Graph(symmetrised(matrix), **fields, name=name)
 
 
 def _ends(edges: Table, columns: Columns, known: Sequence[str]) -> tuple[str, str]:
