@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,18 @@ ABLATED: dict[Kind, tuple[str, ...]] = {
 
 #: A result, and the arrays of a report.
 Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]
-#: A job and its data, read and split.
-Loaded = tuple[Job, Any]
+
+
+class Loaded(NamedTuple):
+    """A job and its data, read and split.
+
+    If lanes have trained it, checkpoints hold the outcome, and ``before`` is the share of its
+    source's seconds that went into an earlier, stopped training.
+    """
+
+    job: Job
+    work: Any
+    before: float | None = None
 
 
 def table2(
@@ -76,7 +86,7 @@ def table2(
     ]
     # Building every model first refuses bad settings before anything is trained.
     loaded = list(_loaded(jobs, place))
-    for job, work in loaded:
+    for job, work, _ in loaded:
         node_model(job.model, work.recipe, work.graph.num_features, work.outputs)
     result, arrays = _trained("nodes", loaded, place)
     rows = [row for entry in result["nodes"] for row in _node_rows(entry)]
@@ -109,9 +119,9 @@ def table3(
         for recipe in [_table_recipe(name, dataset, assignments, model)]
     ]
     loaded, folder = _loaded(jobs, place), begin()
-    if ahead := folder is not None and place.lanes > 1:
+    if folder is not None and place.lanes > 1:
         loaded = _trained_in_lanes(loaded, place, folder)
-    result, arrays = _trained("molecules", loaded, place, folder, ahead)
+    result, arrays = _trained("molecules", loaded, place, folder)
     rows = [row for entry in result["molecules"] for row in _graph_rows(entry)]
     title = "Learning from many graphs (Table 3)"
     return {"table": 3, "title": title, "rows": rows, **result}, arrays
@@ -209,7 +219,7 @@ def _loaded(jobs: Iterable[Job], place: Workplace) -> Iterator[Loaded]:
         alike = before is not None and before.source == job.source
         work = task.load_beside(work, job, place) if alike else task.load(job, place)
         before = job
-        yield job, work
+        yield Loaded(job, work)
 
 
 def _trained_in_lanes(loaded: Iterable[Loaded], place: Workplace, folder: Path) -> Iterator[Loaded]:
@@ -218,22 +228,27 @@ def _trained_in_lanes(loaded: Iterable[Loaded], place: Workplace, folder: Path) 
     A job that needs a first training on another set is left as it is.
     """
     task = TASKS["molecules"]
-    for source, group in groupby(loaded, key=lambda each: each[0].source):
+    for source, group in groupby(loaded, key=lambda each: each.job.source):
         jobs, ready = list[Loaded](), None
-        for job, work in group:
+        for job, work, _ in group:
             ready = task.with_spectra(work, place, ready)
-            jobs.append((job, ready))
+            jobs.append(Loaded(job, ready))
         runs = [
             LaneRun(work, run, numbered(_stem(folder, job), run))
-            for job, work in jobs
+            for job, work, _ in jobs
             if work.first is None
             for run in range(len(work.splits))
         ]
+        if not runs:
+            yield from jobs
+            continue
+        lanes = min(place.lanes, len(runs))
         epochs = sum(each.work.recipe.schedule.epochs for each in runs)
-        told = f"{source}: {len(runs)} runs in {place.lanes} lanes"
+        told = f"{source}: {len(runs)} runs in {lanes} lanes"
         with place.progress.stage(told, epochs, GRAPH_SETS[source].metric) as update:
-            train_in_lanes(runs, min(place.lanes, len(runs)), update)
-        yield from jobs
+            # Lanes' seconds pass at the same time.
+            before = train_in_lanes(runs, lanes, update) / lanes
+        yield from (each._replace(before=before / len(jobs)) for each in jobs)
 
 
 def _stem(folder: Path, job: Job) -> Path:
@@ -246,22 +261,18 @@ def _trained(
     loaded: Iterable[Loaded],
     place: Workplace,
     folder: Path | None = None,
-    ahead: bool = False,
 ) -> Outcome:
-    """Train all jobs: entries, recipes by name, data set and model, and spectra.
-
-    ``ahead`` says that they come from :func:`_trained_in_lanes`.
-    """
+    """Train all jobs: entries, recipes by name, data set and model, and spectra."""
     task, started, before = TASKS[kind], time.perf_counter(), 0.0
     used: dict[str, dict[str, Any]] = {}
     spectra: dict[tuple[str, str], dict[str, Any]] = {}
     entries: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     ready, source = None, ""
-    for job, work in loaded:
+    for job, work, ahead in loaded:
         if job.source != source:
             ready, source = None, job.source  # keeps the spectra of one source in memory
-        if ahead:
+        if ahead is not None:
             ready, here = work, place if work.first else replace(place, lanes=1)
         else:
             ready, here = task.with_spectra(work, place, ready), place
@@ -279,7 +290,7 @@ def _trained(
             own[job.model] = asdict(first.recipe)
         entries.append({**outcome.row, "recipe": job.recipe})
         arrays |= outcome.arrays
-        before += outcome.seconds_before
+        before += outcome.seconds_before if ahead is None or ready.first else ahead
     seconds = time.perf_counter() - started + before
     result = {"seconds": seconds, "recipes": used, "spectra": list(spectra.values())}
     return {**result, kind: entries}, arrays
