@@ -40,13 +40,9 @@ from specformer.graphs import GraphSet
 from specformer.spectrum import Spectrum, decompose_many
 from specformer.tasks.graphs.graph_models import cardinalities, graph_model
 from specformer.tasks.graphs.graph_recipe import graph_recipe
+from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_recipe import node_recipe
-from specformer.tasks.nodes.node_work import (
-    NodeWork,
-    kept_spectrum,
-    node_landmarks,
-    node_spectrum,
-)
+from specformer.tasks.nodes.node_work import NodeWork, kept_spectrum, node_spectrum
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import graph_errors

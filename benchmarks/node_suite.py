@@ -21,13 +21,9 @@ from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
+from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe, node_recipe
-from specformer.tasks.nodes.node_work import (
-    NodeWork,
-    kept_spectrum,
-    node_landmarks,
-    node_spectrum,
-)
+from specformer.tasks.nodes.node_work import NodeWork, kept_spectrum, node_spectrum
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.loops.nodes import fit_nodes
 from specformer.training.optim.schedule import Schedule

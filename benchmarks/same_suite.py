@@ -19,9 +19,8 @@ from benchmarks.plain_node import PlainSpecformer
 from specformer.datasets import Split
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
-from specformer.tasks.nodes.node_fit import landmark_error
+from specformer.tasks.nodes.node_fit import landmark_error, node_landmarks
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.tasks.nodes.node_work import node_landmarks
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import summary

@@ -13,7 +13,8 @@ from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
 from specformer.tasks.job import Request, Workplace
-from specformer.tasks.resolve import TASKS, resolve
+from specformer.tasks.resolve import predict as predictions_of
+from specformer.tasks.resolve import resolve
 from specformer.tasks.task import PredictionRequest
 from specformer.tasks.train import train
 from specformer.training.runs.folder import RunFolder
@@ -30,10 +31,10 @@ def attack(scene: Path, trainings: int, predictions: int) -> Iterator[Tally]:
         )
         yield _repeated("trainings", trainings, lambda: bool(train(job, place).result))
         run = RunFolder("specformer")
-        texts = {TASKS["nodes"].predict(run, PredictionRequest(), place).text}
+        texts = {predictions_of(run, PredictionRequest(), place).text}
 
         def predict() -> bool:
-            return TASKS["nodes"].predict(run, PredictionRequest(), place).text in texts
+            return predictions_of(run, PredictionRequest(), place).text in texts
 
         yield _repeated("predictions", predictions, predict)
 

@@ -12,7 +12,8 @@ from specformer.datasets import FILTERS
 from specformer.errors import ConfigError, DataNotFoundError
 from specformer.paper.published import TABLE_1
 from specformer.paper.table1 import table1
-from specformer.tasks.signals.signal_fit import MODELS, recipe_settings, signal_recipe
+from specformer.tasks.recipes.settings import shipped
+from specformer.tasks.signals.signal_work import MODELS, signal_recipe
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")
@@ -60,7 +61,7 @@ def test_rows_are_the_contracts(whole):
 
 def test_settings_are_recorded_whole(whole):
     result, _ = whole
-    assert set(result["recipes"]) == {"paper", "projected"} == set(recipe_settings())
+    assert set(result["recipes"]) == {"paper", "projected"} == set(shipped("filters.yaml"))
     for recipe in result["recipes"].values():
         assert recipe["schedule"]["epochs"] == 2
         assert recipe["schedule"]["patience"] == 200
@@ -160,7 +161,7 @@ def test_rows_stand_beside_the_papers_figures(whole):
         assert row["paper"] == TABLE_1[row["model"]][row["metric"]][row["dataset"]]
 
 
-@pytest.mark.parametrize("name", recipe_settings())
+@pytest.mark.parametrize("name", shipped("filters.yaml"))
 def test_every_recipe_builds_and_says_what_it_is(name):
     recipe = signal_recipe(name)
     assert recipe.description.endswith(".")

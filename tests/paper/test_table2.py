@@ -18,7 +18,7 @@ from specformer.paper.recorded import recorded_rows
 from specformer.paper.table_rows import contestant_name, interval
 from specformer.reports.html import render_report
 from specformer.reports.looks import look
-from specformer.tasks.nodes import node_learning as module
+from specformer.tasks.nodes import node_work as module
 from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent

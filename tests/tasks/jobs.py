@@ -17,9 +17,10 @@ from specformer.tasks.job import Request, Workplace
 from specformer.tasks.nodes.node_fit import learn_nodes
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import NodeWork
-from specformer.tasks.resolve import TASKS, resolve
+from specformer.tasks.resolve import predict, resolve
 from specformer.tasks.task import Outcome, PredictionRequest, Predictions
 from specformer.tasks.train import Trained, train
+from specformer.tasks.trials import TRIALS
 from specformer.tasks.tune import SearchPlan, tune
 from specformer.training.runs.folder import FEATURES, RunFolder
 
@@ -74,13 +75,13 @@ def trials_of(source: object, assignments: Sequence[str] = (), **options: Any) -
     """What a search tries the settings of."""
     request, place = requested(source, assignments, options), placed(options)
     job = resolve(request, **options)
-    return TASKS[job.kind].trials(job, place)
+    return TRIALS[job.kind](job, place)
 
 
 def predict_with(run: RunFolder, **options: Any) -> Predictions:
     """Predictions of a finished run; options are those of a request and of a workplace."""
     place = placed(options)
-    return TASKS[run.result()["kind"]].predict(run, PredictionRequest(**options), place)
+    return predict(run, PredictionRequest(**options), place)
 
 
 def classify(

@@ -15,7 +15,7 @@ from tests.tasks.trials_file import trials
 from specformer.errors import ConfigError, RunError
 from specformer.files.sealed import sealed
 from specformer.tasks.recipes.settings import build, override
-from specformer.tasks.task import Measured, search_space, sustained
+from specformer.tasks.trials import Measured, search_space, sustained
 from specformer.tasks.tune import Search, SearchPlan, spent
 from specformer.training.evaluation.summaries import summary
 from specformer.training.runs.progress import Silent

@@ -19,7 +19,7 @@ from specformer.files.sealed import unsealed
 from specformer.graphs import read_graph, write_npz
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.tasks.nodes.node_work import node_spectrum
-from specformer.tasks.task import search_space
+from specformer.tasks.trials import search_space
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")

@@ -281,6 +281,7 @@ def predict(
     from specformer.errors import check_known
     from specformer.tasks.job import Workplace
     from specformer.tasks.resolve import TASKS, refuse_foreign
+    from specformer.tasks.resolve import predict as predictions_of
     from specformer.tasks.task import PredictionRequest
     from specformer.training.engine.distributed import torchrun_workers
     from specformer.training.runs.folder import RunFolder
@@ -308,7 +309,7 @@ def predict(
         place = Workplace(device, shared.data, shared.spectra, workers=workers)
         silent = shared.json or not workers.is_first
         with showing_logs(silent), finished.answering_for_files("cannot be predicted with"):
-            found = TASKS[kind].predict(finished, request, place)
+            found = predictions_of(finished, request, place)
         _write_predictions(found, out, shared.json, place)
 
 

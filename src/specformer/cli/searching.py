@@ -83,7 +83,7 @@ def tune(
     from specformer.paper.table_rows import plain_interval
     from specformer.tasks.job import source_name
     from specformer.tasks.resolve import resolve
-    from specformer.tasks.tune import TRIALS, SearchPlan
+    from specformer.tasks.tune import TRIALS_FILE, SearchPlan
     from specformer.tasks.tune import tune as search
 
     folder = out or Path("runs") / f"tune-{source_name(source)}-{shared.model}"
@@ -93,7 +93,7 @@ def tune(
     plan = SearchPlan(trials, splits, finalists, runs, seconds, explore, parameters)
 
     def same() -> list[str]:
-        return sys.argv[1:] if (folder / TRIALS).exists() else []
+        return sys.argv[1:] if (folder / TRIALS_FILE).exists() else []
 
     with explaining_resume(same), shared.workplace() as place:
         result = search(job, plan, folder, place)

@@ -24,11 +24,10 @@ from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import smiles_column
 from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
-from specformer.tasks.graphs.graph_fit import predict_graphs
-from specformer.tasks.graphs.graph_learning import GraphLearning
 from specformer.tasks.graphs.graph_models import load_graph_models, same_columns
-from specformer.tasks.graphs.graph_predict import strange_graphs
+from specformer.tasks.graphs.graph_predict import predict_graphs, strange_graphs
 from specformer.tasks.graphs.graph_recipe import built_recipe
+from specformer.tasks.graphs.graph_work import GraphWork
 from specformer.tasks.job import Kind
 from specformer.training.runs.folder import RunFolder
 
@@ -58,7 +57,7 @@ class GraphEstimator(Estimator):
         has_classes = self.task == "classification" and graphs.num_tasks == 1
         classes = graphs.y[:, 0] if has_classes else np.zeros(len(graphs))
         splits = self._split_train(known, np.zeros_like(known), classes)
-        self._train(job, GraphLearning().work_on(job, place, graphs, splits), place)
+        self._train(job, GraphWork.on(job, place, graphs, splits), place)
         self._graphs = graphs
         self._adopt(graphs.node_feat.shape[1] + graphs.num_features)
         return self

@@ -35,8 +35,7 @@ from specformer.graphs.formats.table_file import cell_text
 from specformer.graphs.formats.table_graph import feature_fields
 from specformer.graphs.node_targets import with_targets
 from specformer.tasks.job import Job, Kind
-from specformer.tasks.links.link_learning import LinkLearning, LinkScores, likeliest
-from specformer.tasks.nodes.node_learning import NodeLearning
+from specformer.tasks.links.link_work import LinkScores, LinkWork, likeliest
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.task import PredictionRequest
@@ -105,7 +104,7 @@ class NodeEstimator(SingleGraphEstimator):
         graph = with_any_features(graph)
         splits = None if mask is None else self._splits(graph, mask)
         job = self._resolve()
-        work = NodeLearning().work_on(job, graph, splits)
+        work = NodeWork.on(job, graph, splits)
         self._learn(job, work, graph)
         self._learned_from = np.logical_or.reduce([part.train | part.val for part in work.splits])
         return self
@@ -302,7 +301,7 @@ class LinkPredictor(SingleGraphEstimator):
     def fit(self, data: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from the edges of a graph, as in :meth:`NodeClassifier.fit`; ``y`` is not used."""
         graph, job = with_any_features(node_graph_of(data)), self._resolve()
-        self._learn(job, LinkLearning().links_of(job, graph), graph)
+        self._learn(job, LinkWork.of_links(job, graph), graph)
         self._name_classes()
         return self
 

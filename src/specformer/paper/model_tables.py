@@ -18,13 +18,14 @@ from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3, TABLE_4
 from specformer.paper.table_rows import VARIANT_NAMES, at_end, by_itself, table_row
 from specformer.reports.variants import array_name
 from specformer.tasks.graphs.graph_lanes import LaneRun, check_lanes, train_in_lanes
-from specformer.tasks.graphs.graph_learning import check_start
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
+from specformer.tasks.graphs.graph_work import check_start
 from specformer.tasks.job import Job, Kind, Workplace
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
 from specformer.tasks.recipes.settings import NAMED, START
 from specformer.tasks.resolve import TASKS
+from specformer.tasks.task import Work
 from specformer.training.runs.checkpoint import numbered
 
 #: The paper's small graphs, heterophilic ones first; its two large ones run only if asked for.
@@ -213,12 +214,14 @@ def _contests(
 
 def _loaded(jobs: Iterable[Job], place: Workplace) -> Iterator[Loaded]:
     """Jobs with their data, which jobs on the same source share."""
-    before, work = None, None
+    work: Work | None = None
+    source = ""
     for job in jobs:
-        task = TASKS[job.kind]
-        alike = before is not None and before.source == job.source
-        work = task.load_beside(work, job, place) if alike else task.load(job, place)
-        before = job
+        if work is not None and source == job.source:
+            work = work.beside(job, place)
+        else:
+            work = TASKS[job.kind].load(job, place)
+        source = job.source
         yield Loaded(job, work)
 
 
@@ -227,11 +230,10 @@ def _trained_in_lanes(loaded: Iterable[Loaded], place: Workplace, folder: Path) 
 
     A job that needs a first training on another set is left as it is.
     """
-    task = TASKS["molecules"]
     for source, group in groupby(loaded, key=lambda each: each.job.source):
         jobs, ready = list[Loaded](), None
         for job, work, _ in group:
-            ready = task.with_spectra(work, place, ready)
+            ready = work.with_spectra(place, ready)
             jobs.append(Loaded(job, ready))
         runs = [
             LaneRun(work, run, numbered(_stem(folder, job), run))
@@ -263,7 +265,7 @@ def _trained(
     folder: Path | None = None,
 ) -> Outcome:
     """Train all jobs: entries, recipes by name, data set and model, and spectra."""
-    task, started, before = TASKS[kind], time.perf_counter(), 0.0
+    started, before = time.perf_counter(), 0.0
     used: dict[str, dict[str, Any]] = {}
     spectra: dict[tuple[str, str], dict[str, Any]] = {}
     entries: list[dict[str, Any]] = []
@@ -275,12 +277,12 @@ def _trained(
         if ahead is not None:
             ready, here = work, place if work.first else replace(place, lanes=1)
         else:
-            ready, here = task.with_spectra(work, place, ready), place
+            ready, here = work.with_spectra(place, ready), place
         if ready.model == "specformer" and kind == "nodes":
             told = {"name": job.source, **ready.spectrum.summary()}
             spectra[job.source, ready.recipe.spectrum_key] = told
         stem = folder and _stem(folder, job)
-        outcome = task.fit(ready, here, stem, label=array_name(job.model, job.recipe))
+        outcome = ready.train(here, stem, label=array_name(job.model, job.recipe))
         recipe = ready.recipe
         if "form" in outcome.row:
             recipe = recipe.taking(outcome.row["form"])

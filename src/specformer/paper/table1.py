@@ -16,13 +16,8 @@ from specformer.paper.table_rows import table_row
 from specformer.reports.variants import array_name
 from specformer.spectrum import decompose
 from specformer.tasks.job import Workplace
-from specformer.tasks.signals.signal_fit import (
-    MODELS,
-    Contestant,
-    learn_filters,
-    recipe_settings,
-    signal_recipe,
-)
+from specformer.tasks.recipes.settings import shipped
+from specformer.tasks.signals.signal_work import MODELS, Contestant, learn_filters, signal_recipe
 
 
 def table1(
@@ -43,7 +38,7 @@ def table1(
     Returns the result (with ``rows``) and the arrays of a report.
     """
     check_known("filter", FILTERS, *filters)
-    names = list(recipe_settings()) if recipes is None else list(recipes)
+    names = list(shipped("filters.yaml")) if recipes is None else list(recipes)
     contestants = _contestants(models, names, assignments)
     signals = paper_images(place.data)
     if images is None or isinstance(images, int):

@@ -185,14 +185,13 @@ def _opened(made: Contest, folder: Path | None) -> Iterator[RunFolder]:
 
 def _loaded(made: Contest, place: Workplace) -> Any:
     """Load, check and describe the data of all models."""
-    task = TASKS[made.first.kind]
-    data = task.load(made.first, place)
+    data = TASKS[made.first.kind].load(made.first, place)
     seconds, memory = len(made.jobs) * (made.seconds or 0.0), 0
     for job in made.jobs.values():
         with suppress(SpecformerError):  # reported when it is that model's turn
-            if needs := task.estimate(task.load_beside(data, job, place), place.device):
+            if needs := data.beside(job, place).estimate(place.device):
                 seconds, memory = seconds + needs.seconds, max(memory, needs.memory)
-    tell(task.overview(data), Estimate(seconds, memory), place)
+    tell(data.overview(), Estimate(seconds, memory), place)
     return data
 
 

@@ -1,26 +1,28 @@
-r"""From what a person types, or from a run folder, to a job and the task that does it."""
+r"""From what a person types, or from a run folder, to a job and the class that does it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_type_hints
 
 from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, RunError, brief, check_known
-from specformer.tasks.graphs.graph_learning import GraphLearning
-from specformer.tasks.job import OPTIONAL, Job, Kind, Request, read_columns, source_kind
-from specformer.tasks.links.link_learning import LinkLearning
-from specformer.tasks.nodes.node_learning import NodeLearning
+from specformer.tasks.graphs.graph_predict import predict_molecules
+from specformer.tasks.graphs.graph_work import GraphWork
+from specformer.tasks.job import OPTIONAL, Job, Kind, Request, Workplace, read_columns, source_kind
+from specformer.tasks.links.link_work import LinkWork, predict_links
+from specformer.tasks.nodes.node_predict import predict_nodes
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.recipes.settings import full_keys
-from specformer.tasks.signals.signal_learning import FilterLearning
-from specformer.tasks.task import Task
+from specformer.tasks.signals.signal_work import SignalWork
+from specformer.tasks.task import PredictionRequest, Predictions, Work
 from specformer.training.runs.folder import CONFIG, RunFolder
 
 #: By the kind of their sources.
-TASKS: dict[Kind, Task[Any]] = {
-    task.kind: task for task in (FilterLearning(), NodeLearning(), LinkLearning(), GraphLearning())
+TASKS: dict[Kind, type[Work]] = {
+    work.kind: work for work in (SignalWork, NodeWork, LinkWork, GraphWork)
 }
 _PLAIN = ("source", "model", "runs", "seed", "device", "repeat", *OPTIONAL)
 #: What ``config.yaml`` may hold, and of what type; all but some of it is needed.
@@ -33,6 +35,21 @@ _TYPES: dict[str, Any] = {
     "columns": dict,
 }
 _NEEDED = [key for key in _TYPES if key not in {*OPTIONAL, "kind", "columns"}]
+
+
+_PREDICT: dict[Kind, Callable[[RunFolder, PredictionRequest, Workplace], Predictions]] = {
+    "nodes": predict_nodes, "links": predict_links, "molecules": predict_molecules,
+}  # fmt: skip
+
+
+def predict(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+    """Predictions of a finished run's models."""
+    kind = run.result("kind")["kind"]
+    if kind not in _PREDICT:
+        raise RunError(
+            f"{run.path}: a filter on signals was learned; nothing is predicted with it."
+        )
+    return _PREDICT[kind](run, request, place)
 
 
 def kind_of(request: Request) -> Kind:

@@ -20,7 +20,7 @@ from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
 from specformer.tasks.resolve import TASKS, resolve
-from specformer.tasks.task import Outcome
+from specformer.tasks.task import Outcome, Work
 from specformer.training.engine.precision import one_thread
 from specformer.training.runs.environment import choose_device
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
@@ -43,7 +43,7 @@ def train(
     job: Job,
     place: Workplace,
     begin: Callable[[], RunFolder | None] = lambda: None,
-    beside: Any = None,
+    beside: Work | None = None,
 ) -> Trained:
     """Train all runs of a job.
 
@@ -58,24 +58,24 @@ def train(
     if job.deterministic and place.cache is not None:  # others' spectra may round otherwise
         place = replace(place, cache=place.cache / _ONE_THREAD)
     task, workers = TASKS[job.kind], place.workers
+    read_together = decomposed_together = False
     if workers.size > 1:
         task.refuse_workers(job)
-    together = workers.size > 1 and task.spectra_together(job)
-    alone = not (together and task.loads_together(job))
+        read_together, decomposed_together = task.together(job)
     with one_thread(job.deterministic):
         # The first may download and decompose.
-        with workers.first_before_others() if alone else nullcontext():
+        with nullcontext() if read_together else workers.first_before_others():
             if beside is None:
                 work = task.load(job, place)
-                needs = task.estimate(work, place.device)
-                tell(task.overview(work), needs, place, model=job.model, recipe=job.recipe)
+                needs = work.estimate(place.device)
+                tell(work.overview(), needs, place, model=job.model, recipe=job.recipe)
             else:
-                work = task.load_beside(beside, job, place)
+                work = beside.beside(job, place)
             started = time.perf_counter()
-            if not together:
-                work = task.with_spectra(work, place)
-        if together:
-            work = task.with_spectra(work, place)
+            if not decomposed_together:
+                work = work.with_spectra(place)
+        if decomposed_together:
+            work = work.with_spectra(place)
         stem = Path(CHECKPOINT).stem
         checkpoint: Path | None = Path(stem)  # which only the first worker reads and writes
         if workers.is_first:
@@ -84,22 +84,21 @@ def train(
         return _trained(job, work, place, checkpoint, started)
 
 
-def train_on(job: Job, work: Any, place: Workplace) -> Trained:
-    """Train on data and splits in memory, as ``Task.load`` gives them, without checkpoints."""
-    task, started = TASKS[job.kind], time.perf_counter()
-    for warning in warnings_of(task.overview(work)):
+def train_on(job: Job, work: Work, place: Workplace) -> Trained:
+    """Train on data and splits in memory, as ``Work.load`` gives them, without checkpoints."""
+    started = time.perf_counter()
+    for warning in warnings_of(work.overview()):
         logger.warning("%s", warning)
-    return _trained(job, task.with_spectra(work, place), place, None, started)
+    return _trained(job, work.with_spectra(place), place, None, started)
 
 
 def _trained(
-    job: Job, work: Any, place: Workplace, checkpoint: Path | None, started: float
+    job: Job, work: Work, place: Workplace, checkpoint: Path | None, started: float
 ) -> Trained:
-    task = TASKS[job.kind]
-    outcome = task.fit(work, place, checkpoint)
+    outcome = work.train(place, checkpoint)
     seconds = time.perf_counter() - started + outcome.seconds_before
     result = {
-        **task.summarise(work, outcome),
+        **work.summarise(outcome),
         "model": job.model,
         "recipe": job.recipe,
         "parameters": outcome.row["parameters"],
@@ -148,17 +147,15 @@ def inspect_source(
     """
     columns, place = columns or Columns(), Workplace(choose_device("auto"), data)
     job = resolve(Request(source, columns=columns))
-    task = TASKS[job.kind]
     try:
-        work = task.load(job, place)
+        work = TASKS[job.kind].load(job, place)
     except (ConfigError, GraphError) as error:
         if job.kind == "nodes":
             found = of_nodes(graph_source(source, data, columns)[0], job.settings, [])
         else:
             found = of_graphs(graph_set(source, data, columns), job.settings, [])
         return {**found, "problem": str(error)}
-    found = task.overview(work)
-    needs = task.estimate(work, place.device)
+    found, needs = work.overview(), work.estimate(place.device)
     if needs is None:  # of signals
         return found
     told = {"recipe": job.recipe, "estimate": asdict(needs), "warnings": warnings_of(found)}

@@ -18,20 +18,18 @@ from specformer.files import write_text
 from specformer.files.documents import read_json_lines, write_yaml
 from specformer.files.sealed import sealed, unsealed
 from specformer.reports.html import render_search
-from specformer.tasks.graphs.graph_learning import GraphTrials
 from specformer.tasks.job import Job, Workplace
-from specformer.tasks.nodes.node_learning import NodeTrials
 from specformer.tasks.recipes.settings import read_settings
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.task import Trials
 from specformer.tasks.train import tell
+from specformer.tasks.trials import TRIALS, Trials
 from specformer.training.engine.capture import release_memory
 from specformer.training.runs.environment import environment
 from specformer.training.runs.folder import REPORT, RunFolder
 from specformer.training.runs.progress import Progress, Silent, Update
 
 #: Files of a search in its folder.
-TRIALS, BEST = "trials.jsonl", "best.yaml"
+TRIALS_FILE, BEST = "trials.jsonl", "best.yaml"
 #: The keys of a trial's line, and their types.
 _SCHEMA: dict[str, Any] = {
     "trial": int,
@@ -47,11 +45,8 @@ _SCHEMA: dict[str, Any] = {
 _PARENTS, _CHANGED = 3, 0.25
 #: Most draws for one trial: a draw may be invalid, as a width that heads do not divide.
 _DRAWS = 100
-#: For searches limited by seconds: more trials than there is time for, and splits of each.
+#: For searches limited by seconds: more trials than there is time for.
 _ENDLESS = 10_000
-_TRIAL_SPLITS = {
-    "nodes": NodeTrials.splits, "links": NodeTrials.splits, "molecules": GraphTrials.splits
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,9 +85,10 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
 
     Keys that the job changes are not searched. Trials that the folder holds are not run again.
     """
-    task = TASKS[job.kind]
-    subject = task.trials(job, place)
-    tell(task.overview(subject.work), None, place, model=job.model, recipe=job.recipe)
+    if job.kind not in TRIALS:
+        raise ConfigError(f"{job.source}: signals are fitted, so there is nothing to validate on.")
+    subject = TRIALS[job.kind](job, place)
+    tell(subject.work.overview(), None, place, model=job.model, recipe=job.recipe)
     started, path = time.perf_counter(), folder / BEST
     with RunFolder(folder).held():  # trials of two searches would overwrite each other
         try:
@@ -112,7 +108,7 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
         **{key: winner[key] for key in ("set", "score", "val")},
         "seconds": time.perf_counter() - started,
         "splits": winner["splits"],
-        "trials_file": str(folder / TRIALS),
+        "trials_file": str(folder / TRIALS_FILE),
         "recipe_file": str(path),
         "report": str(folder / REPORT),
     }
@@ -143,7 +139,7 @@ class Search:
         runs = max(subject.runs, splits) if plan.runs is None else plan.runs
         self.subject, self.seed = subject, seed
         self.plan = replace(plan, splits=splits, runs=runs)
-        self.path = folder / TRIALS
+        self.path = folder / TRIALS_FILE
         #: What trials must share, beside their settings, for their scores to compare.
         self.of = {
             "source": subject.source,
@@ -313,7 +309,7 @@ def searched(job: Job, seconds: float, runs: int, folder: Path, place: Workplace
     """
     best = folder / BEST
     if not best.exists():
-        splits = min(runs, _TRIAL_SPLITS[job.kind])
+        splits = min(runs, TRIALS[job.kind].splits)
         left = max(0.0, seconds - spent(folder)["seconds"])
         plan = SearchPlan(_ENDLESS, splits, finalists=1, runs=splits, seconds=left)
         shown = _Timed(place.progress, job.model, left)
@@ -324,7 +320,7 @@ def searched(job: Job, seconds: float, runs: int, folder: Path, place: Workplace
 
 def spent(folder: Path) -> dict[str, Any]:
     """The trials of a search so far, and the time they took."""
-    trials = read_trials(folder / TRIALS).values()
+    trials = read_trials(folder / TRIALS_FILE).values()
     return {"trials": len(trials), "seconds": sum(trial["seconds"] for trial in trials)}
 
 

@@ -23,9 +23,14 @@ from specformer.paper.model_tables import table3
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.variants import Rows
 from specformer.tasks.graphs import graph_recipe as recipes
-from specformer.tasks.graphs.graph_learning import GraphLearning, first_work, trained_first
 from specformer.tasks.graphs.graph_recipe import graph_recipe
-from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.graphs.graph_work import (
+    GraphWork,
+    first_work,
+    graph_spectra,
+    graph_splits,
+    trained_first,
+)
 from specformer.tasks.job import Workplace
 from specformer.training.loops.graphs import graph_steps
 from specformer.training.runs.folder import RunFolder
@@ -79,7 +84,7 @@ def first(data: Path, recipe: Any, graphs: GraphSet, splits: list[Any]) -> Graph
     """What the models of a recipe learn first, with its spectra."""
     place = Workplace(CPU, data)
     found = first_work(GraphWork(graphs, splits, "specformer", recipe, 0, CPU), place)
-    return found and GraphLearning().with_spectra(found, place)
+    return found and found.with_spectra(place)
 
 
 def train(data: Path, *changes: str, **options: Any):

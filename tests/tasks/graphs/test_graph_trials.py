@@ -17,11 +17,10 @@ from tests.training.small_graphs import small_set
 from specformer.errors import ConfigError, RunError
 from specformer.files.sealed import unsealed
 from specformer.graphs import read_graph_set, write_graph_set
-from specformer.tasks.graphs import graph_learning as graph_search
-from specformer.tasks.graphs.graph_learning import GraphTrials
+from specformer.tasks.graphs import graph_work
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS, graph_model
 from specformer.tasks.graphs.graph_recipe import graph_recipe
-from specformer.tasks.task import search_space
+from specformer.tasks.trials import GraphTrials, search_space
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
 
@@ -88,7 +87,7 @@ def test_training_with_the_recipe_gives_what_was_measured(
 
 
 def test_more_epochs_than_the_window(graphs_file: Path, monkeypatch) -> None:
-    monkeypatch.setattr(graph_search.GraphTrials, "window", 2)
+    monkeypatch.setattr(GraphTrials, "window", 2)
     found = subject(graphs_file, "schedule.epochs=4")
     recipe = found.recipe(found.assignments)
     curve = np.array([fit_curve(found, recipe, run) for run in (0, 1)])  # [runs, epochs]
@@ -144,13 +143,13 @@ def test_a_stopped_search_goes_on(graphs_file: Path, tmp_path: Path) -> None:
 
 def test_spectra_are_made_once_by_matrix(graphs_file: Path, monkeypatch) -> None:
     solved = []
-    real = graph_search.graph_spectra
+    real = graph_work.graph_spectra
 
     def counting(graphs, recipe, *rest):
         solved.append(recipe.matrix)
         return real(graphs, recipe, *rest)
 
-    monkeypatch.setattr(graph_search, "graph_spectra", counting)
+    monkeypatch.setattr(graph_work, "graph_spectra", counting)
     found = subject(graphs_file)
     scores = {}
     for matrix in ("laplacian", "adjacency-with-loops"):

@@ -18,8 +18,8 @@ from specformer.tasks.job import Request, Workplace
 from specformer.tasks.nodes import node_fit
 from specformer.tasks.nodes import node_recipe as recipes
 from specformer.tasks.nodes.node_fit import _with_recipe
-from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_recipe import node_recipe
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.resolve import resolve
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent
@@ -106,9 +106,8 @@ def test_on_a_cpu_forms_are_tried_as_far_as_they_are_quick(monkeypatch) -> None:
 
 def test_a_form_with_loops_has_a_spectrum_of_its_own(here) -> None:
     place = Workplace(torch.device("cpu"))
-    learning = NodeLearning()
     job = resolve(Request("mine.npz", recipe="default"), 1)
-    work = learning.with_spectra(learning.load(job, place), place)
+    work = NodeWork.load(job, place).with_spectra(place)
     spectra = {work.recipe.spectrum_key: work.spectrum}
     smooth, paper = (
         _with_recipe(work, work.recipe.taking(name), place, spectra)

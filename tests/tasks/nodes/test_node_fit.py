@@ -16,9 +16,10 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
+from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_recipe
-from specformer.tasks.nodes.node_work import kept_spectrum, node_landmarks, node_spectrum
+from specformer.tasks.nodes.node_work import kept_spectrum, node_spectrum
 from specformer.tasks.task import Outcome
 from specformer.training.loops.nodes import NodeRuns
 from specformer.training.runs.progress import Silent

@@ -8,29 +8,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from specformer.datasets import Split
 from specformer.datasets.molecule_splits import has_secret_test
 from specformer.graphs import GraphSet
-from specformer.tasks.graphs.graph_insights import filter_pictures, graph_insights, ordered_outputs
+from specformer.tasks.graphs.graph_insights import filter_pictures, graph_insights
 from specformer.tasks.graphs.graph_lanes import LaneRun, train_in_lanes
-from specformer.tasks.graphs.graph_models import num_outputs, packed_for
+from specformer.tasks.graphs.graph_models import num_outputs
 from specformer.tasks.graphs.graph_recipe import FOREST, GraphRecipe
-from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra
 from specformer.tasks.job import Workplace
 from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
 from specformer.training.evaluation.graph_metrics import metric_named, predictions
-from specformer.training.evaluation.graphs import GraphMonitor, Work
+from specformer.training.evaluation.graphs import GraphMonitor
 from specformer.training.evaluation.summaries import confusion, spread_bins, summary
 from specformer.training.loops.graphs import GraphFit
 from specformer.training.optim.early_stopping import warn_of_divergence
 from specformer.training.runs.checkpoint import numbered
 from specformer.training.runs.progress import Silent
+
+if TYPE_CHECKING:
+    from specformer.tasks.graphs.graph_work import GraphWork
 
 logger = logging.getLogger(__name__)
 
@@ -117,23 +118,6 @@ def _files(checkpoint: Path | None, runs: int, *, wanted: bool) -> Iterator[list
     with TemporaryDirectory() if wanted and checkpoint is None else nullcontext() as folder:
         stem = Path(folder) / "run" if folder else checkpoint
         yield [stem and numbered(stem, run) for run in range(runs)]
-
-
-def predict_graphs(
-    models: Sequence[nn.Module],
-    graphs: GraphSet,
-    recipe: GraphRecipe,
-    device: torch.device,
-    cache: str | Path | None = None,
-) -> Tensor:
-    """Predictions of each model ``[models, G, tasks]``; for two classes, the probability of 1.
-
-    For one target with several classes, the probability of each ``[models, G, classes]``.
-    """
-    spectra = graph_spectra(graphs, recipe, device, cache)
-    store = packed_for(models[0], graphs, spectra).placed(device)
-    works = (Work(model.to(device), recipe.precision, device) for model in models)
-    return torch.stack([predictions(recipe.loss, ordered_outputs(work, store)) for work in works])
 
 
 def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:

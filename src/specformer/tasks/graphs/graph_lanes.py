@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import multiprocessing  # sends tensors in shared memory
 
 from specformer.datasets import GraphStore
 from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
-from specformer.tasks.graphs.graph_work import GraphWork, StoreKey
 from specformer.training.engine.capture import release_memory
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.turns import Steps, in_turns
 from specformer.training.runs.progress import Update
+
+if TYPE_CHECKING:
+    from specformer.tasks.graphs.graph_work import GraphWork, StoreKey
 
 
 @dataclass(frozen=True)

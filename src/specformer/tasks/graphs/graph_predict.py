@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from specformer.datasets import GRAPH_SETS, graph_set
-from specformer.errors import RunError
+from specformer.errors import ConfigError, RunError
 from specformer.graphs import Columns, GraphSet, read_molecules
 from specformer.graphs.formats.molecule_table import is_of_molecules
 from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
-from specformer.tasks.graphs.graph_fit import predict_graphs
-from specformer.tasks.graphs.graph_models import load_graph_models, same_columns
-from specformer.tasks.graphs.graph_recipe import built_recipe
+from specformer.tasks.graphs.graph_insights import ordered_outputs
+from specformer.tasks.graphs.graph_models import load_graph_models, packed_for, same_columns
+from specformer.tasks.graphs.graph_recipe import GraphRecipe, built_recipe
+from specformer.tasks.graphs.graph_work import graph_spectra
 from specformer.tasks.job import Workplace
 from specformer.tasks.task import (
     PredictionRequest,
@@ -28,6 +29,8 @@ from specformer.tasks.task import (
     spread,
     target_columns,
 )
+from specformer.training.evaluation.graph_metrics import predictions
+from specformer.training.evaluation.graphs import Work
 from specformer.training.runs.folder import RunFolder
 
 #: Names of the columns of :mod:`specformer.graphs.formats.smiles`, for messages.
@@ -56,6 +59,8 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
     classes that have names, or are several, have one column each. Then ``spread``, the standard
     deviation over the models, where there are several; and ``error``.
     """
+    if request.smiles and request.graph:
+        raise ConfigError("`--smiles` and `--graph`: use only one of them.")
     result = run.result("model", "settings", "seen", "targets")
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
     try:
@@ -93,6 +98,23 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
         if line.error
     ]
     return Predictions(text, len(lines), problems)
+
+
+def predict_graphs(
+    models: Sequence[nn.Module],
+    graphs: GraphSet,
+    recipe: GraphRecipe,
+    device: torch.device,
+    cache: str | Path | None = None,
+) -> Tensor:
+    """Predictions of each model ``[models, G, tasks]``; for two classes, the probability of 1.
+
+    For one target with several classes, the probability of each ``[models, G, classes]``.
+    """
+    spectra = graph_spectra(graphs, recipe, device, cache)
+    store = packed_for(models[0], graphs, spectra).placed(device)
+    works = (Work(model.to(device), recipe.precision, device) for model in models)
+    return torch.stack([predictions(recipe.loss, ordered_outputs(work, store)) for work in works])
 
 
 def _read(

@@ -1,28 +1,58 @@
-r"""All runs of one model on one set of graphs."""
+r"""Many small graphs: data, splits, spectra and models of a job, and its training."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import nn
 
 from specformer.baselines.graphs.forest import Leaves, MorganForest
-from specformer.datasets import GraphStore, Split, graph_set, graph_split
+from specformer.datasets import GRAPH_SETS, GraphStore, Split, graph_set, graph_split
 from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
+from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
+from specformer.graphs.same_graphs import shared_with
+from specformer.nn.pretrained import Pretrained
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.cache import fetch_or_solve
-from specformer.tasks.graphs.graph_models import StartingPoint, largest_ring, model_for, num_outputs
-from specformer.tasks.graphs.graph_recipe import ForestModel, GraphRecipe, chosen_targets
-from specformer.tasks.job import Job, Workplace, run_seed
+from specformer.tasks import estimate, overview
+from specformer.tasks.estimate import Estimate
+from specformer.tasks.graphs.graph_fit import base_prediction, learn_graphs
+from specformer.tasks.graphs.graph_lanes import check_lanes
+from specformer.tasks.graphs.graph_models import (
+    TRAINED_MODELS,
+    StartingPoint,
+    graph_model,
+    largest_ring,
+    model_for,
+    num_outputs,
+    seen,
+)
+from specformer.tasks.graphs.graph_recipe import (
+    FOREST,
+    IDLE_IN_FORESTS,
+    ForestModel,
+    GraphRecipe,
+    chosen_targets,
+    graph_recipe,
+    of_models,
+    recipe_kind,
+)
+from specformer.tasks.job import Job, Kind, Request, Workplace, run_seed
+from specformer.tasks.recipes.settings import START, refuse_idle
+from specformer.tasks.task import Outcome, Work, check_parts, target_names
+from specformer.training.engine.capture import release_memory
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.turns import Steps, exhausting
 from specformer.training.evaluation.graph_metrics import Loss, mean_error, metric_named
@@ -30,17 +60,34 @@ from specformer.training.evaluation.graphs import GraphMonitor
 from specformer.training.loops.graphs import Chosen, GraphFit, GraphTask, graph_steps
 from specformer.training.runs.checkpoint import Checkpoint
 
+logger = logging.getLogger(__name__)
+
 #: Matrix, largest ring and fingerprint of packed graphs.
 StoreKey = tuple[str, int | None, int | None]
+#: The usual number of runs on a user's file, whose mean predicts better than one.
+_RUNS = 5
+#: Keys of a row that the result has too.
+_FIGURES = (
+    "classes", "test", "val", "test_by_loss", "test_by_metric", "test_at_end", "test_together",
+    "test_by_target",
+)  # fmt: skip
+_IDLE = re.compile(rf"({'|'.join(IDLE_IN_FORESTS)})[.=]")
 
 
 @dataclass(frozen=True)
-class GraphWork:
+class GraphWork(Work):
     """A set of graphs, one split per run, a model, and a recipe settled for the set.
 
     ``spectra`` is None until they are computed. ``start`` has trained models to start from;
     ``first`` is a first training on another set. Both are None for fresh models.
     """
+
+    kind: ClassVar[Kind] = "molecules"
+    noun, plural = "a set of many graphs", "molecules"
+    models = TRAINED_MODELS
+    options: ClassVar[frozenset[str]] = frozenset(
+        {"task", "metric", "lanes", "from", "smiles", "id", "split-column", "smiles-column"}
+    ) | {"targets"}
 
     graphs: GraphSet
     splits: Sequence[Split]
@@ -51,6 +98,118 @@ class GraphWork:
     spectra: ManySpectra | None = None
     start: StartingPoint | None = None
     first: GraphWork | None = None
+
+    @classmethod
+    def usual_runs(cls, source: str) -> int:
+        return 1 if source in GRAPH_SETS else _RUNS
+
+    @classmethod
+    def recipe_class(cls, model: str | None) -> tuple[type, Sequence[str]]:
+        return recipe_kind(model), ("schedule",) if model == FOREST else ()
+
+    @classmethod
+    def refuse_workers(cls, job: Job) -> None:
+        """Refuse nothing: every job can train in several processes."""
+
+    @classmethod
+    def concerning(cls, model: str, changes: Sequence[str]) -> Sequence[str]:
+        if model != FOREST:
+            return changes
+        return [change for change in changes if not _IDLE.match(change)]
+
+    @classmethod
+    def resolve(cls, request: Request) -> tuple[str, GraphRecipe]:
+        """The recipe; with ``start``, its models have the settings of that run's."""
+        if request.model == FOREST:
+            if request.start is not None:
+                raise ConfigError("--from: a forest starts from no other model.")
+            refuse_idle(request.changes, IDLE_IN_FORESTS, "a forest is grown once, without epochs")
+        given: dict[str, Any] = dict(request.learned)
+        if request.start is not None:
+            given |= StartingPoint.of(request.start, request.model).settings
+        chosen, recipe = graph_recipe(
+            request.recipe, request.source, request.changes, request.model, given
+        )
+        if request.start is not None and recipe.start is not None:
+            raise ConfigError(
+                f"--from {request.start} and --set start={recipe.start}: give one of them."
+            )
+        return chosen, recipe
+
+    @classmethod
+    def load(cls, job: Job, place: Workplace) -> Self:
+        """The graphs with the chosen targets, their splits, and what the models start from."""
+        check_lanes(place.lanes, place.workers)
+        return cls.on(job, place, job_graphs(job, place, job.settings.targets))
+
+    @classmethod
+    def on(
+        cls, job: Job, place: Workplace, graphs: GraphSet, splits: Sequence[Split] | None = None
+    ) -> Self:
+        """The work on graphs with their targets; ``splits`` if not the recipe's."""
+        assert job.runs is not None
+        start = None if job.start is None else StartingPoint.of(job.start, job.model)
+        recipe = job.settings.settled(graphs)
+        if start:
+            start.check(graphs, recipe)
+        if splits is None:
+            splits = graph_splits(graphs, recipe, job.runs, job.seed)
+        check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
+        work = cls(graphs, splits, job.model, recipe, job.seed, place.device, start=start)
+        return replace(work, first=first_work(work, place))
+
+    def beside(self, job: Job, place: Workplace) -> Self:
+        recipe = job.settings.settled(self.graphs)
+        if (recipe.split, recipe.targets) != (self.recipe.split, self.recipe.targets):
+            return self.load(job, place)
+        return self.on(job, place, self.graphs, self.splits)
+
+    def overview(self) -> dict[str, Any]:
+        return overview.of_graphs(self.graphs, self.recipe, self.splits)
+
+    def estimate(self, device: torch.device) -> Estimate | None:
+        if self.model == FOREST:
+            return None
+        return estimate.of_graphs(self.graphs, self.recipe, len(self.splits), device)
+
+    def with_spectra(self, place: Workplace, beside: Self | None = None) -> Self:
+        first = self.first and self.first.with_spectra(place)
+        if beside and beside.spectra and beside.recipe.matrix == self.recipe.matrix:
+            return replace(self, spectra=beside.spectra, first=first)
+        with place.progress.stage(f"{self.graphs.name}: spectra", 1, ""):
+            spectra = graph_spectra(self.graphs, self.recipe, place.device, place.cache)
+        return replace(self, spectra=spectra, first=first)
+
+    def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
+        """Train all runs, after the first training if there is one."""
+        work, before = self, 0.0
+        if self.first is not None:
+            stem = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{START}")
+            start, before = trained_first(self.first, place, stem)
+            work = replace(self, start=start, first=None)
+        outcome = learn_graphs(work, place, checkpoint, label)
+        known = seen(work.graphs, work.splits)
+        more: dict[str, Any] = {"seen": known, "base": base_prediction(work)}
+        if work.start:
+            more |= {"start": work.start.origin, "seen": work.start.seen_with(known)}
+        return replace(outcome, more=more, seconds_before=before + outcome.seconds_before)
+
+    def summarise(self, outcome: Outcome) -> dict[str, Any]:
+        row, recipe, graphs = outcome.row, self.recipe, self.graphs
+        named = GRAPH_SETS.get(graphs.name)
+        return {
+            "title": f"Learning {named.about}" if named else f"Learning from {graphs.name}",
+            "dataset": graphs.name,
+            "split": recipe.split,
+            "runs": len(self.splits),
+            "task": recipe.task,
+            "metric": recipe.metric,
+            **{key: row[key] for key in _FIGURES if key in row},
+            "settings": asdict(recipe),
+            "targets": target_names(graphs.task_names, graphs.num_tasks),
+            **outcome.more,
+            "molecules": [row],
+        }
 
     def store(self) -> GraphStore:
         """The graphs packed, on the device if they fit."""
@@ -158,6 +317,74 @@ def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) ->
     if recipe.split.startswith("resampled"):
         return resampled_splits(graphs, recipe.split, runs, seed)
     return [graph_split(graphs, recipe.split, seed + run) for run in range(runs)]
+
+
+def check_start(recipe: GraphRecipe, model: str) -> None:
+    """Refuse settings that do not fit the models a recipe starts from; needs no data."""
+    if recipe.start is None:
+        return
+    first = graph_recipe(START, recipe.start, (), model)[1]
+    fresh, trained = (graph_model(model, each, [1], [1], 1) for each in (recipe, first))
+    _starting_point(recipe.start, first, model, [trained]).check_same(recipe, fresh)
+
+
+def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
+    """The first training that a recipe asks for, checked; None where models start fresh.
+
+    It is one run of the recipe ``start`` on the set that ``recipe.start`` names, without the graphs
+    that validate or test in ``work``, which must stay unseen.
+    """
+    origin = work.recipe.start
+    if origin is None:
+        return None
+    found = graph_set(origin, place.data)
+    own = graph_recipe(START, origin, (), work.model)[1].settled(found)
+    untrained = _starting_point(found.name, own, work.model, [model_for(found, work.model, own)])
+    untrained.check(work.graphs, work.recipe)  # now, and not after hours of training
+    (first,) = graph_splits(found, own, 1, work.seed)
+    first = _without_held_out(first, found, work.graphs, work.splits)
+    return replace(work, graphs=found, splits=[first], recipe=own)
+
+
+def trained_first(
+    first: GraphWork, place: Workplace, checkpoint: Path | None = None
+) -> tuple[StartingPoint, float]:
+    """Train what :func:`first_work` gives; also returns the seconds that the checkpoint held."""
+    outcome = learn_graphs(first, replace(place, lanes=1), checkpoint, label=START)
+    models = [model.cpu() for model in outcome.models]  # lanes are other processes
+    start = _starting_point(first.graphs.name, first.recipe, first.model, models)
+    known, seconds = seen(first.graphs, first.splits), outcome.row["seconds"]
+    release_memory()
+    return replace(start, seen=known, seconds=seconds), outcome.seconds_before
+
+
+def _starting_point(
+    origin: str, recipe: GraphRecipe, model: str, models: Sequence[nn.Module]
+) -> StartingPoint:
+    """Models of a recipe to start from; what they have seen is not filled in yet."""
+    kept = tuple(each for each in models if isinstance(each, Pretrained))
+    return StartingPoint(origin, model, kept, of_models(recipe), seen={})
+
+
+def _without_held_out(
+    split: Split, graphs: GraphSet, later: GraphSet, splits: Sequence[Split]
+) -> Split:
+    """The split without training graphs that later validate or test."""
+    held_out = np.logical_or.reduce([split.val | split.test for split in splits])
+    shared = shared_with(graphs, later.subset(np.flatnonzero(held_out)))
+    kept = split.train & ~shared
+    if not kept.any():
+        raise ConfigError(
+            f"{graphs.name}: all of its training graphs validate or test on {later.name}."
+        )
+    logger.info(
+        "%s: %s of %s training graphs are left out; they validate or test on %s.",
+        graphs.name,
+        f"{int(split.train.sum() - kept.sum()):,}",
+        f"{int(split.train.sum()):,}",
+        later.name,
+    )
+    return replace(split, train=kept)
 
 
 _LEAVES: dict[Loss, Leaves] = {"l1": "numbers", "mse": "numbers", "bce": "ones", "ce": "classes"}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from specformer.baselines import Propagation
 from specformer.datasets import Split
 from specformer.datasets.parts import GraphPart
+from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
@@ -26,7 +27,6 @@ from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_insights import node_insights
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.tasks.nodes.node_work import NodeWork, node_landmarks
 from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
@@ -38,14 +38,17 @@ from specformer.training.optim.early_stopping import refuse_lost, warn_of_diverg
 from specformer.training.runs.checkpoint import Checkpoint, numbered
 from specformer.training.runs.folder import FEATURES, TARGETS
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from specformer.tasks.nodes.node_work import NodeWork
 
-Names = Mapping[str, Sequence[str]]
+logger = logging.getLogger(__name__)
 
 #: A model's interpolated filters may differ from its own by this relative error without a warning.
 _LARGE_ERROR = 0.05
 #: Eigenvalues drawn in pictures of a spectrum that was not decomposed.
 _DRAWN = 2000
+#: Landmarks of a long spectrum, one of more distinct eigenvalues than the second number.
+_LANDMARKS, _LONG = 512, 2048
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,17 @@ class Fitted:
         curves = [losses[:epochs, run] for run, epochs in enumerate(fit.epochs.tolist())]
         warn_of_divergence(f"{self.work.graph.name}: {label}", curves, fit.layers)
 
-    def row(self, description: str, names: Names, figures: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of all runs; ``names`` are those of classes or targets."""
+    def row(self, description: str, found: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of all runs; ``found`` has the figures, and names of classes or targets."""
         work, fit = self.work, self.fit
         return {
             "dataset": work.graph.name,
             "description": description,
             "model": work.model,
             "metric": self.task.metric,
-            **names,
             "runs": self.task.runs,
             "splits": work.drawn,
-            **figures,
+            **found,
             "epochs": float(fit.epochs.double().mean()),
             "epochs_each": fit.epochs.tolist(),
             "parameters": parameter_count(self.fresh[0]),
@@ -140,6 +142,18 @@ def fit_nodes_of(
     return Fitted(work, fit, fresh, task, operator, landmarks, started)
 
 
+def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
+    """The landmarks of attention while training; None to take all eigenvalues."""
+    if not isinstance(operator, Spectrum) or recipe.landmarks is None or not recipe.model.attention:
+        return None
+    tokens, count = len(operator.distinct.values), recipe.landmarks
+    if count == "auto":
+        count = _LANDMARKS if tokens > _LONG else tokens
+    if count < 1:
+        raise ConfigError(f"landmarks={count} must be at least 1, auto, or empty.")
+    return operator.landmarks(count, points=count) if count < tokens else None
+
+
 def learn_nodes(
     work: NodeWork, place: Workplace, checkpoint: Path | None = None, label: str | None = None
 ) -> Outcome:
@@ -160,13 +174,18 @@ def learn_nodes(
     fitted.check_divergence(label)
     with matmul_precision(recipe.precision, place.device):
         tested = {} if recipe.batch_size else _tested(fitted, isinstance(graph, GraphPart))
-    figures = {
+    if graph.num_targets:
+        names = {"targets": target_names(graph.class_names, graph.num_targets)}
+    else:
+        names = {"classes": list(graph.class_names or map(str, range(graph.num_classes)))}
+    found = {
+        **names,
         "test": summary(fit.by_loss.test.tolist()),
         "val": summary(fit.by_loss.val.tolist()),
         f"test_by_{task.metric}": summary(fit.by_metric.test.tolist()),
         f"val_by_{task.metric}": summary(fit.by_metric.val.tolist()),
     }
-    row = fitted.row(_describe(graph, recipe, work.splits[0]), _names(graph), figures)
+    row = fitted.row(_describe(graph, recipe, work.splits[0]), found)
     models = fitted.models()
     arrays = {"curve": fit.curves.cpu().numpy(), **tested}
     if not isinstance(operator, Propagation):
@@ -187,13 +206,6 @@ def learn_nodes(
             documents[TARGETS] = {"mean": mean, "std": std}
     named = {f"nodes/{graph.name}/{label}/{name}": array for name, array in arrays.items()}
     return Outcome(row, named, models, fit.seconds_before, beside=beside)
-
-
-def _names(graph: Graph) -> Names:
-    """The names of a graph's classes or targets."""
-    if graph.num_targets:
-        return {"targets": target_names(graph.class_names, graph.num_targets)}
-    return {"classes": list(graph.class_names or map(str, range(graph.num_classes)))}
 
 
 def _tested(fitted: Fitted, in_parts: bool) -> dict[str, np.ndarray]:
@@ -286,68 +298,62 @@ def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
     return f"{counted}; {parts}"
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The form that was taken, and the mean validation figure of every form tried."""
-
-    taken: str
-    tried: Mapping[str, float | None]
-
-    def told(self, metric: str) -> str:
-        """The choice in words."""
-        figures = (
-            f"{name} {'diverged' if value is None else f'{value:.4f}'}"
-            for name, value in self.tried.items()
-        )
-        return f"takes the form {self.taken} ({metric} on validation nodes: {', '.join(figures)})"
-
-
 def with_best_form(
     work: NodeWork, place: Workplace, checkpoint: Path | None
-) -> tuple[NodeWork, Choice | None]:
-    """The work with the form that validates best on its first splits, if there is a choice.
+) -> tuple[NodeWork, dict[str, Any]]:
+    """The work with the form that validates best on its first splits, and what rows say of it.
 
     Test nodes are not used. Figures are kept beside the checkpoints, so that a resumed run takes
     the same form.
     """
-    names, splits = _tried(work, place)
-    recipes = {name: work.recipe.taking(name) for name in names}
+    if not work.recipe.forms:
+        return work, {}
+    entries, name = 0, work.graph.name
+    if isinstance(work.spectrum, Spectrum):  # perhaps with the rows of some nodes only
+        entries = work.graph.num_nodes * work.spectrum.num_eigenpairs
+    names, splits = work.recipe.tried(entries, place.device)
+    if slow := [form for form in work.recipe.forms if form not in names]:
+        logger.warning(
+            "%s: %s not tried, which take long on a CPU for %d nodes; take one by --set form=%s",
+            name, ", ".join(slow), work.graph.num_nodes, slow[0],
+        )  # fmt: skip
+    recipes = {form: work.recipe.taking(form) for form in names}
     spectra = {work.recipe.spectrum_key: work.spectrum}
-    if not recipes:
-        return work, None
     if len(recipes) == 1:
-        return _with_recipe(work, next(iter(recipes.values())), place, spectra), None
+        return _with_recipe(work, recipes[names[0]], place, spectra), {"form": names[0]}
     few = replace(
         work, splits=work.splits[:splits], prepared=work.prepared and work.prepared[:splits]
     )
     figures = torch.full((len(recipes),), math.nan, dtype=torch.float64)
     kept = None
     if checkpoint and place.workers.is_first:
-        told = {name: asdict(recipe) for name, recipe in recipes.items()}
+        told = {form: asdict(recipe) for form, recipe in recipes.items()}
         purpose = json.dumps([told, few.drawn, work.seed, work.graph.fingerprint])
         kept = Checkpoint(numbered(checkpoint, "forms"), purpose)
         kept.restore({"figures": figures})
-        if before := [name for name, done in zip(recipes, ~figures.isnan(), strict=True) if done]:
-            place.progress.say(f"{work.graph.name}: tried before: {', '.join(before)}")
+        if before := [form for form, done in zip(names, ~figures.isnan(), strict=True) if done]:
+            place.progress.say(f"{name}: tried before: {', '.join(before)}")
     place.workers.copy_from_first([figures])
-    for number, (name, recipe) in enumerate(recipes.items()):
+    for number, (form, recipe) in enumerate(recipes.items()):
         if figures[number].isnan():
-            own = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{name}")
-            by_recipe = _with_recipe(few, recipe, place, spectra)
-            figures[number] = _validated(by_recipe, place, own, name)
+            own = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{form}")
+            formed = _with_recipe(few, recipe, place, spectra)
+            figures[number] = _validated(formed, place, own, form)
             if kept:
                 kept.save({"figures": figures})
     if kept and not figures.isfinite().any():
         kept.path.unlink()  # nothing to go on from
     metric = metric_named(work.recipe.metric or "accuracy")
     tried = {
-        name: figure if math.isfinite(figure) else None
-        for name, figure in zip(recipes, figures.tolist(), strict=True)
+        form: figure if math.isfinite(figure) else None
+        for form, figure in zip(names, figures.tolist(), strict=True)
     }
-    taken = min(tried, key=lambda name: math.inf if (v := tried[name]) is None else metric.score(v))
-    choice = Choice(taken, tried)
-    place.progress.say(f"{work.graph.name}: {choice.told(metric.label)}")
-    return _with_recipe(work, recipes[taken], place, spectra), choice
+    taken = min(tried, key=lambda form: math.inf if (v := tried[form]) is None else metric.score(v))
+    each = (f"{form} {'diverged' if v is None else f'{v:.4f}'}" for form, v in tried.items())
+    words = f"takes the form {taken} ({metric.label} on validation nodes: {', '.join(each)})"
+    place.progress.say(f"{name}: {words}")
+    found = {"form": taken, "forms_tried": tried, "description": f"Specformer {words}."}
+    return _with_recipe(work, recipes[taken], place, spectra), found
 
 
 def _with_recipe(
@@ -362,23 +368,8 @@ def _with_recipe(
     if recipe.spectrum_key not in spectra:
         together = recipe.spectrum == "density"  # or the first solves, and the others read
         with nullcontext() if together else place.workers.first_before_others():
-            spectra[recipe.spectrum_key] = own.decomposed(place)
+            spectra[recipe.spectrum_key] = own.with_spectra(place).spectrum
     return replace(own, spectrum=spectra[recipe.spectrum_key])
-
-
-def _tried(work: NodeWork, place: Workplace) -> tuple[list[str], int]:
-    """The forms to try, and on how many splits; warns of forms that are left out."""
-    spectrum = work.spectrum
-    entries = 0
-    if isinstance(spectrum, Spectrum):  # perhaps with the rows of some nodes only
-        entries = work.graph.num_nodes * spectrum.num_eigenpairs
-    names, splits = work.recipe.tried(entries, place.device)
-    if slow := [name for name in work.recipe.forms if name not in names]:
-        logger.warning(
-            "%s: %s not tried, which take long on a CPU for %d nodes; take one by --set form=%s",
-            work.graph.name, ", ".join(slow), work.graph.num_nodes, slow[0],
-        )  # fmt: skip
-    return names, splits
 
 
 def _validated(work: NodeWork, place: Workplace, checkpoint: Path | None, name: str) -> float:

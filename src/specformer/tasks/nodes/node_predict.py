@@ -23,11 +23,11 @@ from specformer.files.sealed import unsealed
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import Pretrained
-from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum
+from specformer.spectrum import AnySpectrum, ImplicitSpectrum
 from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_fit import interpolation_error
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.tasks.nodes.node_work import node_spectrum
+from specformer.tasks.nodes.node_work import node_spectrum, quantiles
 from specformer.tasks.recipes.settings import build
 from specformer.tasks.task import (
     Outcome,
@@ -45,8 +45,6 @@ logger = logging.getLogger(__name__)
 
 #: Keys of a result that predictions need.
 _NEEDED = ("model", "settings", "num_features")
-#: Quantiles that stand for a spectrum.
-_LEVELS = 101
 #: Distances below the first are rounding: it is the training graph. Above the second, a share of
 #: the spread of the training graph's eigenvalues, there is a warning.
 _SAME, _FAR = 1e-5, 0.25
@@ -250,16 +248,6 @@ def _as_trained_on(
     return replace(
         graph, x=graph.x[:, columns], feature_names=tuple(wanted), feature_words=words or None
     )
-
-
-def quantiles(spectrum: AnySpectrum) -> list[float]:
-    """Quantiles of the eigenvalues, or of their estimated density, ascending."""
-    if isinstance(spectrum, Spectrum):
-        levels = torch.linspace(0, 1, _LEVELS, dtype=torch.float64)
-        values = torch.quantile(spectrum.eigenvalues.double().cpu(), levels)
-    else:
-        values = spectrum.quantiles(_LEVELS).double().cpu()
-    return values.tolist()
 
 
 def say_distance(trained: Sequence[float], spectrum: AnySpectrum, name: str) -> float:

@@ -200,6 +200,7 @@ class NodeRecipe:
                     width = form.model.num_layers * form.model.hidden_channels
                     products[name] = entries * width
         names = [name for name, count in products.items() if count <= _MOST_ON_CPU]
+        names = names or sorted(products, key=products.__getitem__)[:1]
         quick = all(products[name] <= _QUICK_ON_CPU for name in names)
         return names, _TRIED_SPLITS if quick else 1
 

@@ -1,11 +1,13 @@
-r"""What a recipe needs to train on the nodes of one graph: spectrum, task, models."""
+r"""The nodes of one graph: data, splits, spectrum and models of a job, and its training."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,11 +15,19 @@ import torch
 from torch import nn
 
 from specformer.baselines import Propagation
-from specformer.datasets import FeaturePreparation, Split, prepare_features, sparse_features
-from specformer.datasets.parts import GraphPart
+from specformer.datasets import (
+    FeaturePreparation,
+    Split,
+    make_splits,
+    node_graph,
+    prepare_features,
+    sparse_features,
+)
+from specformer.datasets.features import preparation_lines
+from specformer.datasets.parts import GraphPart, is_in_parts
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
-from specformer.spectrum import AnySpectrum, Keys, Spectrum, approximate, decompose
+from specformer.spectrum import AnySpectrum, Spectrum, approximate, decompose
 from specformer.spectrum.decompose import (
     decompose_rows,
     decompose_streamed,
@@ -26,8 +36,18 @@ from specformer.spectrum.decompose import (
 )
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
-from specformer.tasks.job import Workplace, run_seed
-from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model
+from specformer.tasks import estimate, overview
+from specformer.tasks.estimate import Estimate
+from specformer.tasks.job import Job, Kind, Request, Workplace, run_seed
+from specformer.tasks.nodes.node_fit import learn_nodes, with_best_form
+from specformer.tasks.nodes.node_recipe import (
+    NODE_MODELS,
+    NodeRecipe,
+    node_model,
+    node_recipe,
+    refuse_idle_settings,
+)
+from specformer.tasks.task import Outcome, Work, check_parts
 from specformer.training.engine.distributed import ALONE, Share, Workers
 from specformer.training.loops.nodes import FullBatchTask, NodeTask
 
@@ -35,17 +55,24 @@ logger = logging.getLogger(__name__)
 
 #: The largest share of features that are not zero, of those that are kept sparse.
 _SPARSE = 0.1
-#: Landmarks of a long spectrum, one of more distinct eigenvalues than the second number.
-_LANDMARKS, _LONG = 512, 2048
+#: Quantiles that stand for a spectrum.
+_LEVELS = 101
 
 
 @dataclass(frozen=True)
-class NodeWork:
+class NodeWork(Work):
     """A graph with labels, one split per run, a model, and a recipe settled for the graph.
 
     ``spectrum`` is None until it is computed, and for other models than Specformer. ``prepared``
     says how each split's features are prepared; None until that is known.
     """
+
+    kind: ClassVar[Kind] = "nodes"
+    noun, plural = "a single graph", "single graphs"
+    models = NODE_MODELS
+    options: ClassVar[frozenset[str]] = frozenset(
+        {"task", "metric", "spectrum", "degree", "label", "id", "source", "target", "weight"}
+    ) | {"features", "split-column"}
 
     graph: Graph
     splits: Sequence[Split]
@@ -54,6 +81,133 @@ class NodeWork:
     seed: int
     spectrum: AnySpectrum | None = None
     prepared: Sequence[FeaturePreparation] | None = None
+
+    @classmethod
+    def recipe_class(cls, model: str | None) -> tuple[type, Sequence[str]]:
+        unused = {None: (), "specformer": ("baseline",)}.get(model, ("model",))
+        return NodeRecipe, unused
+
+    @classmethod
+    def resolve(cls, request: Request) -> tuple[str, NodeRecipe]:
+        model, changes = request.model, request.changes
+        chosen, recipe = node_recipe(
+            request.recipe, request.source, changes, model, request.learned
+        )
+        refuse_idle_settings(model, recipe, changes)
+        return chosen, recipe
+
+    @classmethod
+    def refuse_workers(cls, job: Job) -> None:
+        if job.model != "specformer":
+            raise ConfigError(
+                f"{job.source}: {job.model} needs all nodes in one process; of the models of "
+                "single graphs, only specformer trains in several."
+            )
+
+    @classmethod
+    def together(cls, job: Job) -> tuple[bool, bool]:
+        in_parts = is_in_parts(job.source)
+        return in_parts, in_parts or job.settings.spectrum == "density"
+
+    @classmethod
+    def load(cls, job: Job, place: Workplace) -> Self:
+        graph = node_graph(
+            job.source,
+            place.data,
+            job.columns,
+            task=job.settings.task,
+            share=partial(Share, place.workers),
+            device=place.device,
+        )
+        return cls.on(job, graph)
+
+    @classmethod
+    def on(cls, job: Job, graph: Graph, splits: Sequence[Split] | None = None) -> Self:
+        """The work on a graph with prepared labels; ``splits`` if not the recipe's."""
+        recipe = job.settings.settled(graph)
+        if splits is None:
+            splits = make_splits(graph, recipe.split, job.runs, job.seed)
+        else:
+            recipe = replace(recipe, split="given")
+        work = cls(graph, splits, job.model, recipe, job.seed)._checked()
+        _warn_of_untested(graph, splits, recipe.split)
+        return work
+
+    def beside(self, job: Job, place: Workplace) -> Self:
+        recipe = job.settings.settled(self.graph)
+        if (recipe.split, recipe.task) != (self.recipe.split, self.recipe.task):
+            return self.load(job, place)
+        other = replace(self, model=job.model, recipe=recipe, seed=job.seed)
+        return replace(other, spectrum=None, prepared=None)._checked()
+
+    def _checked(self) -> Self:
+        """The work with its features prepared, checked before a long decomposition."""
+        check_parts(self.graph.name, self.graph.y, self.recipe.metric, self.splits, "nodes")
+        return replace(self, prepared=self.features)
+
+    def resplit(self, count: int) -> Sequence[Split]:
+        """That many splits of the graph."""
+        return make_splits(self.graph, self.recipe.split, count, self.seed)
+
+    def overview(self) -> dict[str, Any]:
+        found = overview.of_nodes(self.graph, self.recipe, self.splits)
+        return found | {"prepared": preparation_lines(self.prepared[0])} if self.prepared else found
+
+    def estimate(self, device: torch.device) -> Estimate:
+        return estimate.of_nodes(self.graph, self.recipe, self.model, len(self.splits), device)
+
+    def with_spectra(self, place: Workplace, beside: Self | None = None) -> Self:
+        if self.model != "specformer":
+            return self
+        if beside and beside.spectrum and beside.recipe.spectrum_key == self.recipe.spectrum_key:
+            return replace(self, spectrum=beside.spectrum)
+        with place.progress.stage(f"{self.graph.name}: spectrum", 1, ""):
+            spectrum = node_spectrum(
+                self.graph, self.recipe, place.device, place.cache, place.workers
+            )
+        return replace(self, spectrum=spectrum)
+
+    def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
+        chosen, told = with_best_form(self, place, checkpoint)
+        outcome = learn_nodes(chosen, place, checkpoint, label)
+        if words := told.pop("description", ""):
+            told["description"] = f"{outcome.row['description']}. {words}"
+        return replace(outcome, row={**outcome.row, **told}, more=chosen.input)
+
+    def summarise(self, outcome: Outcome) -> dict[str, Any]:
+        graph, row, recipe = self.graph, outcome.row, self.recipe
+        if recipe.forms:
+            recipe = recipe.taking(row["form"])
+        rule, words = f"by_{recipe.metric}", "Classifying" if graph.num_classes else "Learning on"
+        of = "" if recipe.monitor == "loss" else f"_{rule}"
+        kept = {"test": row[f"test{of}"], "val": row[f"val{of}"]}
+        return {
+            "title": f"{words} the nodes of {graph.name}",
+            "dataset": graph.name,
+            "split": recipe.split,
+            "runs": len(self.splits),
+            "task": recipe.task,
+            "metric": recipe.metric,
+            **kept,  # of the models that are kept; then of both rules
+            "test_by_loss": row["test"],
+            f"test_{rule}": row[f"test_{rule}"],
+            "settings": asdict(recipe),
+            **{key: row[key] for key in ("classes", "targets", "form") if key in row},
+            **outcome.more,
+            "nodes": [{**row, **kept}],
+        }
+
+    @property
+    def input(self) -> dict[str, Any]:
+        """The keys of a result about the features and the spectrum that models take."""
+        found: dict[str, Any] = {"num_features": self.graph.num_features}
+        if self.graph.feature_names is not None:
+            found["feature_names"] = list(self.graph.feature_names)
+        if self.spectrum is not None:
+            found["spectra"] = [{"name": self.graph.name, **self.spectrum.summary()}]
+            if not isinstance(self.spectrum, Spectrum) or self.spectrum.is_complete:
+                found["quantiles"] = quantiles(self.spectrum)
+        return found
 
     @property
     def drawn(self) -> list[str]:
@@ -80,11 +234,6 @@ class NodeWork:
         """How the recipe prepares the features, once for each of the :attr:`feature_splits`."""
         how = self.recipe.features, self.recipe.columns
         return self.prepared or prepare_features(self.graph, self.feature_splits, *how)
-
-    def decomposed(self, place: Workplace) -> AnySpectrum:
-        """The spectrum that the recipe asks for."""
-        with place.progress.stage(f"{self.graph.name}: spectrum", 1, ""):
-            return node_spectrum(self.graph, self.recipe, place.device, place.cache, place.workers)
 
     def task(self, device: torch.device, workers: Workers = ALONE) -> FullBatchTask:
         """Features, labels and splits on a device, those of this worker's nodes.
@@ -120,6 +269,24 @@ class NodeWork:
             torch.manual_seed(run_seed(self.seed, run))
             models.append(node_model(self.model, self.recipe, width, self.outputs))
         return models
+
+
+def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
+    """Warn of classes that no split tests: the paper's rule only trains on rare ones."""
+    if graph.num_targets:
+        return
+    assert graph.y is not None
+    tested = np.logical_or.reduce([split.test for split in splits])
+    untested = np.setdiff1d(graph.y[graph.y >= 0], graph.y[tested])
+    if untested.size:
+        names = graph.class_names or range(graph.num_classes)
+        told = " or ".join(repr(str(names[label])) for label in untested)
+        hint = ""
+        if protocol == "random-60-20-20":
+            hint = "; all nodes of a rare class train, unless you bring masks (split=official)"
+        logger.warning(
+            "%s: no test node is of class %s, so that it is not tested%s", graph.name, told, hint
+        )
 
 
 def node_spectrum(
@@ -200,16 +367,14 @@ def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) 
     return spectrum.to(device, storage=torch.bfloat16 if brief else recipe.stored)
 
 
-def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> Keys | None:
-    """The landmarks of attention while training; None to take all eigenvalues."""
-    if not isinstance(operator, Spectrum) or recipe.landmarks is None or not recipe.model.attention:
-        return None
-    tokens, count = len(operator.distinct.values), recipe.landmarks
-    if count == "auto":
-        count = _LANDMARKS if tokens > _LONG else tokens
-    if count < 1:
-        raise ConfigError(f"landmarks={count} must be at least 1, auto, or empty.")
-    return operator.landmarks(count, points=count) if count < tokens else None
+def quantiles(spectrum: AnySpectrum) -> list[float]:
+    """Quantiles of the eigenvalues, or of their estimated density, ascending."""
+    if isinstance(spectrum, Spectrum):
+        levels = torch.linspace(0, 1, _LEVELS, dtype=torch.float64)
+        values = torch.quantile(spectrum.eigenvalues.double().cpu(), levels)
+    else:
+        values = spectrum.quantiles(_LEVELS).double().cpu()
+    return values.tolist()
 
 
 def model_input(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from specformer.graphs import Columns, Graph
 from specformer.graphs.formats.csv_folder import read_edges
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.nodes.node_fit import Fitted, fit_nodes_of, learned_filters
-from specformer.tasks.nodes.node_learning import NodeLearning
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, refuse_idle_settings
 from specformer.tasks.nodes.node_work import NodeWork, model_input
@@ -79,12 +78,59 @@ class LinkRecipe(NodeRecipe):
 class LinkWork(NodeWork):
     """A :class:`NodeWork` whose graph has the training links alone; all runs share one split.
 
-    ``whole`` is the graph with all links; no model is trained on it.
+    So they share one spectrum, too. ``whole`` is the graph with all links; no model is trained on
+    it.
     """
+
+    kind: ClassVar[Kind] = "links"
+    noun, plural = "a graph whose links are learned", "runs of --task links"
+    options = NodeWork.options - {"split-column"} | {"pairs", "top"}
 
     whole: Graph
     links: LinkSplit
     recipe: LinkRecipe
+
+    @classmethod
+    def usual_runs(cls, source: str) -> int:  # noqa: ARG003
+        return _RUNS
+
+    @classmethod
+    def recipe_class(cls, model: str | None) -> tuple[type, Sequence[str]]:
+        return LinkRecipe, super().recipe_class(model)[1]
+
+    @classmethod
+    def resolve(cls, request: Request) -> tuple[str, LinkRecipe]:
+        model, changes = request.model, request.changes
+        default = _BOOK.written["default"]
+        chosen, settings = _BOOK.settings(request.recipe, request.source, model, default)
+        if request.metric:
+            settings = merged(settings, {"metric": request.metric})
+        recipe = build(LinkRecipe, override(settings, changes), f"recipe {chosen}")
+        refuse_idle(changes, _IDLE, "links have no labels, and train all at once")
+        refuse_idle_settings(model, recipe, changes)
+        return chosen, recipe
+
+    @classmethod
+    def refuse_workers(cls, job: Job) -> None:
+        raise ConfigError(f"{job.source}: links are learned in one process only.")
+
+    @classmethod
+    def load(cls, job: Job, place: Workplace) -> Self:
+        return cls.of_links(job, node_graph(job.source, place.data, job.columns, labels=False))
+
+    @classmethod
+    def of_links(cls, job: Job, graph: Graph) -> Self:
+        """The work on the links of a graph with features."""
+        recipe: LinkRecipe = job.settings
+        links = split_links(graph, recipe.split, job.seed)
+        splits = [links.parts] * (job.runs or _RUNS)
+        work = cls(
+            links.graph, splits, job.model, recipe=recipe, seed=job.seed, whole=graph, links=links
+        )
+        return replace(work, prepared=work.features)
+
+    def beside(self, job: Job, place: Workplace) -> Self:  # noqa: ARG002
+        return self.of_links(job, self.whole)
 
     @property
     def fingerprint(self) -> str:
@@ -100,117 +146,69 @@ class LinkWork(NodeWork):
         every = np.ones(self.graph.num_nodes, dtype=bool)
         return [Split(every, every, every)]
 
+    def resplit(self, count: int) -> Sequence[Split]:
+        return [self.splits[0]] * count
+
     def task(self, device: torch.device, workers: Workers = ALONE) -> LinkTask:  # noqa: ARG002
         x = model_input(self.graph, self.features, self.recipe, self.model)
         runs, metric = len(self.splits), self.recipe.metric
         return LinkTask(features_on(device, x), self.links, runs, metric)
 
+    def overview(self) -> dict[str, Any]:
+        found = of_links(self.whole, self.recipe, self.splits)
+        return found | {"prepared": preparation_lines(self.features[0])}
 
-class LinkLearning(NodeLearning):
-    """Which nodes of a graph are linked. All runs have one split, and so one spectrum."""
-
-    kind: ClassVar[Kind] = "links"
-    noun, plural = "a graph whose links are learned", "runs of --task links"
-    runs: ClassVar[int | None] = _RUNS
-    options = NodeLearning.options - {"split-column"} | {"pairs", "top"}
-
-    def recipe_class(self, model: str | None) -> tuple[type, Sequence[str]]:
-        return LinkRecipe, super().recipe_class(model)[1]
-
-    def resolve(self, request: Request) -> tuple[str, LinkRecipe]:
-        model, changes = request.model, request.changes
-        default = _BOOK.written["default"]
-        chosen, settings = _BOOK.settings(request.recipe, request.source, model, default)
-        if request.metric:
-            settings = merged(settings, {"metric": request.metric})
-        recipe = build(LinkRecipe, override(settings, changes), f"recipe {chosen}")
-        refuse_idle(changes, _IDLE, "links have no labels, and train all at once")
-        refuse_idle_settings(model, recipe, changes)
-        return chosen, recipe
-
-    def refuse_workers(self, job: Job) -> None:
-        raise ConfigError(f"{job.source}: links are learned in one process only.")
-
-    def load(self, job: Job, place: Workplace) -> LinkWork:
-        return self.links_of(job, node_graph(job.source, place.data, job.columns, labels=False))
-
-    def links_of(self, job: Job, graph: Graph) -> LinkWork:
-        """The work on the links of a graph with features."""
-        recipe: LinkRecipe = job.settings
-        links = split_links(graph, recipe.split, job.seed)
-        splits = [links.parts] * (job.runs or _RUNS)
-        work = LinkWork(
-            links.graph, splits, job.model, recipe=recipe, seed=job.seed, whole=graph, links=links
-        )
-        return replace(work, prepared=work.features)
-
-    def load_beside(self, work: NodeWork, job: Job, place: Workplace) -> LinkWork:  # noqa: ARG002
-        assert isinstance(work, LinkWork)
-        return self.links_of(job, work.whole)
-
-    def resplit(self, work: NodeWork, count: int) -> Sequence[Split]:
-        return [work.splits[0]] * count
-
-    def overview(self, work: NodeWork) -> dict[str, Any]:
-        assert isinstance(work, LinkWork)
-        assert work.prepared is not None
-        found = of_links(work.whole, work.recipe, work.splits)
-        return found | {"prepared": preparation_lines(work.prepared[0])}
-
-    def fit(
-        self, work: NodeWork, place: Workplace, checkpoint: Path | None, label: str | None = None
-    ) -> Outcome:
-        assert isinstance(work, LinkWork)
-        assert work.prepared is not None
-        name, label, metric = work.graph.name, label or work.model, work.recipe.metric
-        fitted = fit_nodes_of(work, place, checkpoint, label)
+    def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
+        name, label, metric = self.graph.name, label or self.model, self.recipe.metric
+        fitted = fit_nodes_of(self, place, checkpoint, label)
         fitted.check_divergence(label)
-        with matmul_precision(work.recipe.precision, place.device):
+        with matmul_precision(self.recipe.precision, place.device):
             figures, tested = _judged(fitted)
         kept = {"test": figures["test"][metric], "val": figures["val"][metric]}
-        row = fitted.row(_described(work), {}, {**kept, "figures": figures})
+        counted = f"{self.whole.num_nodes:,} nodes, {self.whole.num_edges:,} edges"
+        parts = self.links.parts.in_words.replace(" train", " of these train", 1)
+        row = fitted.row(f"{counted}; {parts} ({self.recipe.split})", {**kept, "figures": figures})
         fit, models = fitted.fit, fitted.models()
         arrays = {"curve": fit.curves.cpu().numpy(), "tested": tested}
         if not isinstance(fitted.operator, Propagation):
             arrays |= learned_filters(models[0], fitted.operator)
         named = {f"links/{name}/{label}/{key}": array for key, array in arrays.items()}
-        beside = [{FEATURES: work.prepared[0].to_json()}] * len(models)
+        beside = [{FEATURES: self.features[0].to_json()}] * len(models)
         return Outcome(row, named, models, fit.seconds_before, beside=beside)
 
-    def summarise(self, work: NodeWork, outcome: Outcome) -> dict[str, Any]:
+    def summarise(self, outcome: Outcome) -> dict[str, Any]:
         row, keys = outcome.row, ("dataset", "runs", "metric", "test", "val", "figures")
         return {
-            "title": f"The links of {work.graph.name}",
+            "title": f"The links of {self.graph.name}",
             "task": "links",
-            "split": work.recipe.split,
+            "split": self.recipe.split,
             **{key: row[key] for key in keys},
-            "settings": asdict(work.recipe),
-            **self.input_of(work),
+            "settings": asdict(self.recipe),
+            **self.input,
             "links": [row],
         }
 
-    def predict(self, run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
-        """Pairs of nodes with their score, the mean log-odds of all models, and the probability.
 
-        All edges of the graph are known to the models, also those that were held out of training.
-        """
-        if request.pairs is not None and request.top is not None:
-            raise ConfigError("--pairs and --top: give one of them.")
-        source, columns = request.source_of(run)
-        graph = node_graph(source, place.data, columns, labels=False)
-        ids = graph.node_ids or tuple(map(str, range(graph.num_nodes)))
-        pairs = None
-        if request.pairs is not None:
-            pairs = torch.as_tensor(_read(request.pairs, ids, source))
-        outputs = LinkScores.of_run(run).each(graph, place, request, source)
-        if pairs is None:
-            count = _USUAL if request.top is None else request.top
-            pairs = likeliest(outputs.to(place.device), graph, count).cpu()
-        scores = link_scores(outputs, pairs).mean(dim=0)
-        named = ([ids[node] for node in end] for end in pairs.tolist())
-        written = cells(scores, ".6g"), cells(scores.sigmoid(), ".6f")
-        rows = list(zip(*named, *written, strict=True))
-        return Predictions(csv_text(["source", "target", "score", "probability"], rows), len(rows))
+def predict_links(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:
+    """Pairs of nodes with their score, the mean log-odds of all models, and the probability.
+
+    All edges of the graph are known to the models, also those that were held out of training.
+    """
+    if request.pairs is not None and request.top is not None:
+        raise ConfigError("--pairs and --top: give one of them.")
+    source, columns = request.source_of(run)
+    graph = node_graph(source, place.data, columns, labels=False)
+    ids = graph.node_ids or tuple(map(str, range(graph.num_nodes)))
+    pairs = None if request.pairs is None else torch.as_tensor(_read(request.pairs, ids, source))
+    outputs = LinkScores.of_run(run).each(graph, place, request, source)
+    if pairs is None:
+        count = _USUAL if request.top is None else request.top
+        pairs = likeliest(outputs.to(place.device), graph, count).cpu()
+    scores = link_scores(outputs, pairs).mean(dim=0)
+    named = ([ids[node] for node in end] for end in pairs.tolist())
+    written = cells(scores, ".6g"), cells(scores.sigmoid(), ".6f")
+    rows = list(zip(*named, *written, strict=True))
+    return Predictions(csv_text(["source", "target", "score", "probability"], rows), len(rows))
 
 
 @torch.no_grad()
@@ -232,14 +230,6 @@ def _judged(fitted: Fitted) -> tuple[dict[str, dict[str, Any]], np.ndarray]:
     )
     tested = torch.stack([scores, is_link.to(scores)]).flatten(1).unsqueeze(-1)
     return figures, tested.float().cpu().numpy()
-
-
-def _described(work: LinkWork) -> str:
-    graph, parts = work.whole, work.links.parts
-    counted = f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges"
-    return (
-        f"{counted}; {parts.in_words.replace(' train', ' of these train', 1)} ({work.recipe.split})"
-    )
 
 
 class LinkScores(NodePredictor):

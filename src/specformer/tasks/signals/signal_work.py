@@ -1,12 +1,12 @@
-r"""Learn filters on a set of signals: settings, training, and what a report draws."""
+r"""Learn filters on a set of signals: settings, data, training, and what a report draws."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,13 +14,15 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from specformer.baselines import Propagation, signal_baseline
-from specformer.datasets import SignalSet, target_filter
+from specformer.datasets import SignalSet, image_signal, target_filter
+from specformer.datasets.signals import SIGNAL_SETS, named_signals
 from specformer.errors import ConfigError, check_known
 from specformer.nn import Specformer
-from specformer.spectrum import Spectrum
-from specformer.tasks.job import run_seed
+from specformer.spectrum import Spectrum, decompose
+from specformer.tasks.job import Job, Kind, Request, Workplace, run_seed
+from specformer.tasks.overview import of_signals
 from specformer.tasks.recipes.settings import build, override, read_settings, refuse_idle, shipped
-from specformer.tasks.task import parameter_count
+from specformer.tasks.task import Outcome, Work, parameter_count
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import summary
 from specformer.training.loops.signals import SignalFit, SignalTask, fit_signals
@@ -75,26 +77,13 @@ class SignalRecipe:
             raise ConfigError(f"landmarks={self.landmarks} must be at least 1, or empty.")
 
 
-def recipe_settings() -> dict[str, dict[str, Any]]:
-    """The recipes as written in ``recipes/filters.yaml``."""
-    return shipped("filters.yaml")
-
-
 def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
     """The recipe of that name, or in that ``.yaml`` file, with ``key=value`` changes."""
-    known = recipe_settings()
+    known = shipped("filters.yaml")
     if name.endswith(".yaml"):
         known[name] = read_settings(Path(name))
     check_known("recipe", known, name)
-    settings: Mapping[str, Any] = override(known[name], assignments)
-    return build(SignalRecipe, settings, f"recipe {name}")
-
-
-def refuse_idle_settings(model: str, assignments: Sequence[str]) -> None:
-    """Refuse changes of a recipe that do not apply to a model."""
-    refuse_idle(assignments, _FILTERS, "all weights of a filter learn at one rate")
-    if model != "specformer":
-        refuse_idle(assignments, _OURS, f"it is specformer's, and {model} has a fixed size")
+    return build(SignalRecipe, override(known[name], assignments), f"recipe {name}")
 
 
 def signal_model(name: str, recipe: SignalRecipe) -> nn.Module:
@@ -145,6 +134,92 @@ class Study:
     rows: list[dict[str, Any]] = field(default_factory=list)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     models: dict[str, list[Specformer]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SignalWork(Work):
+    """Signals, the model and the filter to learn; ``spectrum`` is None until it is computed.
+
+    There are neither validation data, so that settings are not searched, nor checkpoints, as
+    training takes seconds.
+    """
+
+    kind: ClassVar[Kind] = "filters"
+    noun, plural = "a set of signals", "signals"
+    models = MODELS
+    options: ClassVar[frozenset[str]] = frozenset({"filter"})
+
+    signals: SignalSet
+    contestant: Contestant
+    filter_name: str
+    seed: int
+    spectrum: Spectrum | None = None
+
+    @classmethod
+    def recipe_class(cls, model: str | None) -> tuple[type, Sequence[str]]:  # noqa: ARG003
+        return SignalRecipe, ()
+
+    @classmethod
+    def resolve(cls, request: Request) -> tuple[str, SignalRecipe]:
+        model = request.model
+        refuse_idle(request.changes, _FILTERS, "all weights of a filter learn at one rate")
+        if model != "specformer":
+            told = f"it is specformer's, and {model} has a fixed size"
+            refuse_idle(request.changes, _OURS, told)
+        chosen = request.recipe or ("projected" if model == "specformer" else "paper")
+        return chosen, signal_recipe(chosen, request.changes)
+
+    @classmethod
+    def load(cls, job: Job, place: Workplace) -> Self:
+        named = job.source in SIGNAL_SETS
+        signals = named_signals(job.source, place.data) if named else image_signal(job.source)
+        contestant = Contestant(job.model, job.recipe, job.settings, job.model)
+        return cls(signals.first(job.runs), contestant, job.filter or "comb", job.seed)
+
+    def overview(self) -> dict[str, Any]:
+        return of_signals(self.signals)
+
+    def with_spectra(self, place: Workplace, beside: Self | None = None) -> Self:  # noqa: ARG002
+        graph, mirrors = self.signals.graph, self.signals.mirrors
+        with place.progress.stage(f"{self.signals.name}: spectrum", 1, ""):
+            spectrum = decompose(graph, device=place.device, cache=place.cache, mirrors=mirrors)
+        return replace(self, spectrum=spectrum)
+
+    def train(
+        self,
+        place: Workplace,
+        checkpoint: Path | None,  # noqa: ARG002
+        label: str | None = None,  # noqa: ARG002
+    ) -> Outcome:
+        assert self.spectrum is not None
+        study = learn_filters(
+            self.signals,
+            self.spectrum,
+            [self.filter_name],
+            [self.contestant],
+            seed=self.seed,
+            progress=place.progress,
+        )
+        models = [model for group in study.models.values() for model in group]
+        return Outcome(study.rows[0], study.arrays, models)
+
+    def summarise(self, outcome: Outcome) -> dict[str, Any]:
+        signals, row = self.signals, outcome.row
+        assert self.spectrum is not None
+        return {
+            "title": f"The {self.filter_name} filter on {signals.name}",
+            "dataset": signals.name,
+            "filter": self.filter_name,
+            "runs": len(signals.signals),
+            "metric": "sse",
+            # The same pixels train and test, as in Table 1: this measures the fit alone.
+            "test": row["sse"],
+            "val": row["sse"],
+            "r2": row["r2"],
+            "settings": asdict(self.contestant.recipe),
+            "spectra": [{"name": signals.graph.name, **self.spectrum.summary()}],
+            "filters": [row],
+        }
 
 
 def learn_filters(

@@ -27,7 +27,7 @@ from specformer.graphs import Graph, as_graph, write_npz
 from specformer.nn import Specformer
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request, Workplace
-from specformer.tasks.links.link_learning import LinkLearning, likeliest
+from specformer.tasks.links.link_work import LinkWork, likeliest
 from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.tasks.resolve import refuse_foreign, resolve
 from specformer.training.loops.nodes import NodeRuns
@@ -52,19 +52,19 @@ def file(tmp_path) -> Path:
 
 def work_on(graph: Graph, model: str = "gcn", changes=QUICK, runs: int = 2):
     job = resolve(Request("groups", model, changes=tuple(changes)), runs, "links")
-    return LinkLearning().with_spectra(LinkLearning().links_of(job, graph), PLACE)
+    return LinkWork.of_links(job, graph).with_spectra(PLACE)
 
 
 @pytest.mark.parametrize("model", ["gcn", "specformer"])
 def test_a_diverged_training_names_run_epoch_and_layer(model) -> None:
     work = work_on(communities(), model, ("schedule.learning_rate=1e30", "schedule.epochs=3"))
     with pytest.raises(RunError, match=r"runs 1, 2 of 2 have .* from epoch 1 on, first in \w"):
-        LinkLearning().fit(work, PLACE, None)
+        work.train(PLACE, None)
 
 
 @pytest.mark.parametrize("model", NODE_MODELS)
 def test_every_model_learns_links(model) -> None:
-    outcome = LinkLearning().fit(work_on(communities(), model), PLACE, None)
+    outcome = work_on(communities(), model).train(PLACE, None)
     assert outcome.arrays[f"links/groups/{model}/curve"].shape == (6, 2, 3)
     for part in ("val", "test"):
         assert all(0 <= figure <= 1 for figure in outcome.row["figures"][part]["ap"]["values"])
@@ -74,7 +74,7 @@ def test_every_model_learns_links(model) -> None:
 @pytest.mark.parametrize("model", ["specformer", "gcn"])
 def test_links_within_groups_are_found(model) -> None:
     changes = ["schedule.epochs=150", "model.feature_dropout=0.0"][: 1 + (model == "specformer")]
-    outcome = LinkLearning().fit(work_on(communities(), model, changes), PLACE, None)
+    outcome = work_on(communities(), model, changes).train(PLACE, None)
     assert outcome.row["test"]["mean"] > 0.85
 
 
@@ -104,7 +104,7 @@ def test_other_held_out_links_change_no_training_output(model) -> None:
     )  # fmt: skip
     assert not np.array_equal(swapped.val, links.val)
     curves = [
-        LinkLearning().fit(each, PLACE, None).arrays[f"links/groups/{model}/curve"]
+        each.train(PLACE, None).arrays[f"links/groups/{model}/curve"]
         for each in (work, replace(work, links=swapped))
     ]
     np.testing.assert_array_equal(curves[0][..., 0], curves[1][..., 0])
@@ -113,7 +113,7 @@ def test_other_held_out_links_change_no_training_output(model) -> None:
 
 def test_figures_are_those_of_the_models_that_are_kept() -> None:
     work = work_on(communities(), "gcn", ["schedule.epochs=20"])
-    outcome = LinkLearning().fit(work, PLACE, None)
+    outcome = work.train(PLACE, None)
     task = work.task(CPU)
     for model, figure in zip(outcome.models, outcome.row["test"]["values"], strict=True):
         with torch.no_grad():
@@ -176,7 +176,7 @@ def test_command_line_trains_reports_and_predicts(call, file) -> None:
 
 
 def test_the_table_at_the_end_has_all_figures(capsys) -> None:
-    outcome = LinkLearning().fit(work_on(communities()), PLACE, None)
+    outcome = work_on(communities()).train(PLACE, None)
     show_rows("links", [outcome.row])
     shown = capsys.readouterr().out
     assert "ROC-AUC" in shown
@@ -207,7 +207,7 @@ def test_the_likeliest_are_those_of_all_pairs(monkeypatch) -> None:
     scores = (outputs @ outputs.mT).mean(dim=0).numpy()
     free = [(i, j) for i in range(72) for j in range(i + 1, 72) if not graph.adjacency[i, j]]
     expected = sorted(free, key=lambda pair: -scores[pair])[:40]
-    monkeypatch.setattr("specformer.tasks.links.link_learning._MOST", 500)  # rows by sevens
+    monkeypatch.setattr("specformer.tasks.links.link_work._MOST", 500)  # rows by sevens
     found = likeliest(outputs, graph, 40)
     assert [tuple(pair) for pair in found.T.tolist()] == expected
     assert likeliest(outputs, graph, 10_000).shape == (2, len(free))
@@ -252,9 +252,7 @@ def test_settings_are_searched_on_validation_links(call, file, model) -> None:
     assert found["metric"] == "rocauc"
     lines = [json.loads(line) for line in Path("search/trials.jsonl").read_text().splitlines()]
     first = next(line for line in lines if (line["trial"], line["splits"]) == (0, 1))
-    alone = LinkLearning().fit(
-        work_on(communities(), model, ["schedule.epochs=3"], runs=1), PLACE, None
-    )
+    alone = work_on(communities(), model, ["schedule.epochs=3"], runs=1).train(PLACE, None)
     # The recipe's own settings come first, on the same links.
     assert first["val"]["values"] == pytest.approx(alone.row["val"]["values"])
     taken = ("--recipe", "search/best.yaml", "--model", model, "--runs", 2, "--device", "cpu")
