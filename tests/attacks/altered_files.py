@@ -23,8 +23,7 @@ from specformer.errors import SpectrumError
 from specformer.graphs import read_graph, read_graph_set, read_npz
 from specformer.nn.pretrained import Pretrained
 from specformer.paper.recorded import entries
-from specformer.spectrum import Spectrum
-from specformer.spectrum.cache import load_many
+from specformer.spectrum import ManySpectra, Spectrum
 from specformer.spectrum.solvers.chebyshev.subspace import StateFile
 from specformer.tasks.nodes.node_predict import load_features, load_scales
 from specformer.tasks.nodes.node_recipe import node_recipe
@@ -144,7 +143,7 @@ def _pairs(path: Path) -> Any:
 
 
 def _many(path: Path) -> Any:
-    found = load_many(path)
+    found = ManySpectra.load(path)
     return found.eigenvalues, found.eigenvectors, found.sizes, found.report
 
 

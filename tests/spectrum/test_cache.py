@@ -226,9 +226,10 @@ def test_key_ignores_how_the_matrix_is_stored() -> None:
 
 
 def test_fetch_of_nothing(tmp_path: Path) -> None:
-    assert cache.fetch(tmp_path, "absent", "graph") is None
-    path = cache.keep(tmp_path / "deep" / "er", "name", decompose(GRID))
-    assert path == tmp_path / "deep" / "er" / "name.safetensors"
+    assert cache.fetch(tmp_path, ["absent"], "graph") is None
+    path = cache.file_of(tmp_path / "deep" / "er", "name")
+    assert cache.keep(path, decompose(GRID).save)
+    assert files(path.parent) == [path]
 
 
 def test_a_file_under_the_name_of_another_graph_is_computed_anew(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
@@ -135,7 +134,7 @@ def decompose(
     if out is not None:
         make_folder(out)  # fails before a long solve, not after it
     if cache is not None:
-        found = _cached(cache, names, graph, None if out else nodes)
+        found = spectrum_cache.fetch(cache, names, graph, None if out else nodes)
         if found is not None:
             if out is not None:
                 found.save(f"{out}/")
@@ -165,7 +164,7 @@ def decompose(
         return Spectrum.load(folder, nodes).to(target)
     spectrum = _solve(problem, solver, at_cut, graph)
     if cache is not None:
-        spectrum_cache.keep(cache, names[0], spectrum)
+        spectrum_cache.keep(spectrum_cache.file_of(cache, names[0]), spectrum.save)
     if out is not None:
         spectrum.save(f"{out}/")
     return _rows_of(spectrum, nodes)
@@ -198,7 +197,7 @@ def decompose_rows(
     graph = content or spectrum_cache.content(adjacency)
     ends = _requested(k, adjacency.shape[1])
     names = _cache_names(graph, *ends, "auto")
-    found = _cached(cache, names, graph, nodes)
+    found = spectrum_cache.fetch(cache, names, graph, nodes)
     if found is None and content:
         raise SpectrumError(
             f"{cache}: has no spectrum of this graph in parts; decompose it first with `specformer "
@@ -206,7 +205,7 @@ def decompose_rows(
         )
     if found is None and solve:
         decompose(adjacency, k=k, device=device, out=spectrum_cache.rows_folder(cache, names[0]))
-        found = _cached(cache, names, graph, nodes)
+        found = spectrum_cache.fetch(cache, names, graph, nodes)
     if found is None:
         raise SpectrumError(
             f"{cache}: this process does not find the spectrum that the first one stored there; "
@@ -230,14 +229,6 @@ def _cache_names(
     # All solvers pass the same checks, so "auto" takes any of their results.
     whose = (solver, *choice.SOLVERS) if solver == "auto" else (solver,)
     return [spectrum_cache.key(graph, {**options, "solver": one}) for one in whose]
-
-
-def _cached(
-    cache: str | Path, names: Sequence[str], graph: str, nodes: slice | None = None
-) -> Spectrum | None:
-    """Fetch the spectrum under the first of these names that the cache has."""
-    every = (spectrum_cache.fetch(cache, name, graph, nodes) for name in names)
-    return next((found for found in every if found is not None), None)
 
 
 def _requested(k: int | tuple[int, int] | None, n: int) -> tuple[int, int]:
@@ -359,33 +350,22 @@ def decompose_streamed(
     eigenvectors fit there, else on the CPU. A cached spectrum is not solved again. ``storage`` is
     the precision to store eigenvectors in; each has its own file in the cache.
     """
-    adjacency = as_adjacency(source)
-    target = usable_device(device)
-    if cache is None or storage == torch.float32:
-        return _on_host(adjacency, k, target, cache).streamed(target, storage=storage)
-    graph = spectrum_cache.content(adjacency)
-    name = spectrum_cache.key(graph, {"k": k, "storage": str(storage)})
-    spectrum = spectrum_cache.fetch(cache, name, graph)
-    if spectrum is None:
-        spectrum = _on_host(adjacency, k, target, cache).streamed(storage=storage)
-        kept = spectrum_cache.keep(cache, name, spectrum)
-        spectrum = spectrum if kept is None else Spectrum.load(kept)
-    return spectrum.streamed(target)
-
-
-def _on_host(
-    adjacency: sp.csr_array,
-    k: int | tuple[int, int] | None,
-    target: torch.device,
-    cache: str | Path | None,
-) -> Spectrum:
-    """The spectrum in the host's memory or the cache's file, solved where there is room."""
+    adjacency, target, own = as_adjacency(source), usable_device(device), None
+    if cache is not None and storage != torch.float32:
+        graph = spectrum_cache.content(adjacency)
+        name = spectrum_cache.key(graph, {"k": k, "storage": str(storage)})
+        if found := spectrum_cache.fetch(cache, [name], graph):
+            return found.streamed(target)
+        own = spectrum_cache.file_of(cache, name)
     fits = vectors_fit(adjacency.shape[0], k, target)
     solved = decompose(adjacency, k=k, device=target if fits else "cpu", cache=cache)
-    if cache is None or solved.device.type == "cpu":
-        return solved.cpu()
-    del solved  # it is in the cache now, whose file is mapped
-    return decompose(adjacency, k=k, cache=cache)
+    if cache is not None and solved.device.type != "cpu":
+        del solved  # it is in the cache now, whose file is mapped
+        solved = decompose(adjacency, k=k, cache=cache)
+    spectrum = solved.cpu().streamed(storage=storage)
+    if own is not None and spectrum_cache.keep(own, spectrum.save):
+        spectrum = Spectrum.load(own)
+    return spectrum.streamed(target)
 
 
 def vector_bytes(num_nodes: int, k: int | Sequence[int] | None, storage: torch.dtype) -> int:

@@ -14,8 +14,8 @@ from tests.spectrum.many_graphs import mixed_set
 
 from specformer.errors import SpectrumError
 from specformer.graphs import GraphSet
-from specformer.spectrum import decompose_many
-from specformer.spectrum.cache import key_of_set, load_many, save_many
+from specformer.spectrum import ManySpectra, decompose_many
+from specformer.spectrum.many.spectra import key_of_set
 
 GRAPHS = mixed_set(15)
 
@@ -54,11 +54,11 @@ def test_the_name_follows_the_content_alone() -> None:
 
 def test_spectra_end_up_in_one_plain_safetensors_file(tmp_path: Path) -> None:
     path, whole = tmp_path / "many.safetensors", decompose_many(GRAPHS)
-    save_many(path, whole)
+    whole.save(path)
     tensors = load_file(path)  # by the library itself
     for name in ("sizes", "eigenvalues", "eigenvectors"):
         assert torch.equal(tensors[name], getattr(whole, name))
-        assert torch.equal(tensors[name], getattr(load_many(path), name))
+        assert torch.equal(tensors[name], getattr(ManySpectra.load(path), name))
 
 
 @pytest.mark.parametrize("place", [20, 400, -1, -200, 2048, 2060])
@@ -76,20 +76,20 @@ def test_an_altered_file_is_computed_anew(
         again = decompose_many(GRAPHS, cache=tmp_path)
     assert "It is computed again" in caplog.text
     assert torch.equal(again.eigenvectors, kept)
-    assert torch.equal(load_many(path).eigenvectors, kept)
+    assert torch.equal(ManySpectra.load(path).eigenvectors, kept)
 
 
 def test_cut_foreign_and_missing_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "many.safetensors"
     with pytest.raises(SpectrumError, match="no such file of spectra"):
-        load_many(path)
+        ManySpectra.load(path)
     save_file({"a": torch.ones(2)}, path)
     with pytest.raises(SpectrumError, match="not a file of spectra saved by specformer"):
-        load_many(path)
-    save_many(path, decompose_many(GRAPHS))
+        ManySpectra.load(path)
+    decompose_many(GRAPHS).save(path)
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(SpectrumError, match="damaged file of spectra"):
-        load_many(path)
+        ManySpectra.load(path)
 
 
 def test_without_room_for_the_file_spectra_stay_in_memory(
@@ -134,7 +134,7 @@ def test_a_failed_solve_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def broken(*_: object) -> None:
         raise SpectrumError("no convergence")
 
-    monkeypatch.setattr("specformer.spectrum.cache.solved", broken)
+    monkeypatch.setattr("specformer.spectrum.many.spectra.solved", broken)
     with pytest.raises(SpectrumError, match="no convergence"):
         decompose_many(GRAPHS, cache=tmp_path)
     assert not list(tmp_path.iterdir())
@@ -157,6 +157,6 @@ def test_what_is_not_a_number_is_refused_whatever_its_checksum(tmp_path: Path) -
     path, good = tmp_path / "many.safetensors", decompose_many(GRAPHS)
     vectors = good.eigenvectors.clone()
     vectors[-1] = torch.nan
-    save_many(path, replace(good, eigenvectors=vectors))
+    replace(good, eigenvectors=vectors).save(path)
     with pytest.raises(SpectrumError, match="eigenvectors are not all finite"):
-        load_many(path)
+        ManySpectra.load(path)

@@ -120,7 +120,7 @@ def test_many_are_solved_some_after_others(monkeypatch: pytest.MonkeyPatch) -> N
     whole, parts, honest = decompose_many(GRAPHS), [], solver._solve_shard
     monkeypatch.setattr("specformer.spectrum.many.spectra._SHARD", {"cpu": 600, "cuda": 600})
 
-    def watched(graphs: GraphSet, part: range, *rest: Any) -> ManySpectra:
+    def watched(graphs: GraphSet, part: range, *rest: Any) -> Any:
         parts.append(part)
         return honest(graphs, part, *rest)
 

@@ -2,10 +2,13 @@ r"""The spectra of many small graphs at once: one batched solve for all graphs o
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,14 +18,19 @@ import torch
 from torch import Tensor
 
 from specformer.errors import ConfigError, SpectrumError
+from specformer.files import make_folder
+from specformer.files.checked_tensors import read_tensors, write_tensors
+from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
 from specformer.graphs.flat_arrays import runs_within, starts
 from specformer.graphs.laplacian import laplacian_of, normalised_adjacency
+from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import (
     EQUAL,
     canonical_signs,
     check_eigenpairs,
+    check_finite,
     max_orthogonality_error,
     max_residual,
     refined,
@@ -33,8 +41,10 @@ logger = logging.getLogger(__name__)
 
 Matrix = Literal["laplacian", "adjacency-with-loops"]
 MATRICES = get_args(Matrix)
+#: 2: the Laplacians are those of single graphs to the last bit.
+_FORMAT = "specformer.many-spectra/2"
 #: Fields of :class:`ManySpectra` that are stored in a file.
-TENSORS = ("eigenvalues", "eigenvectors", "sizes")
+_TENSORS = ("eigenvalues", "eigenvectors", "sizes")
 #: Most pairs of nodes in a shard and most entries in a batch of matrices; they limit the memory.
 _SHARD = {"cpu": 2**25, "cuda": 2**27}
 _BATCH = {"cpu": 2**20, "cuda": 2**23}
@@ -103,6 +113,32 @@ class ManySpectra:
         values = self.eigenvalues[nodes]
         return values, self.eigenvectors[pairs].view(len(values), len(values))
 
+    def save(self, path: str | Path) -> None:
+        """Write a safetensors file, atomically."""
+        tensors = {name: getattr(self, name) for name in _TENSORS}
+        write_tensors(path, tensors, _FORMAT, {"report": json.dumps(asdict(self.report))})
+
+    @classmethod
+    def load(cls, path: str | Path, verify: bool = True, graphs: str | None = None) -> ManySpectra:
+        """Read what :meth:`save` wrote; a file that is damaged or altered is refused.
+
+        The arrays stay in the file and are read when they are used. ``verify`` compares the
+        checksum, which reads everything. ``graphs`` is the report's hash of the graphs, or None.
+        """
+        what = "file of spectra"
+        tensors, words = read_tensors(
+            Path(path), what, _FORMAT, refused=SpectrumError, names=_TENSORS, verify=verify
+        )
+        try:
+            report = parse_record(ManyReport, words["report"])
+        except (KeyError, ValueError) as error:
+            raise SpectrumError(f"{path}: damaged {what} (its report: {error}).") from error
+        if graphs not in (None, report.graphs):
+            raise SpectrumError(f"{path}: not the spectra of these graphs.")
+        if verify:
+            check_finite(path, tensors)
+        return cls(**tensors, report=report)
+
 
 def decompose_many(
     graphs: GraphSet,
@@ -129,44 +165,62 @@ def decompose_many(
         tensor([0., 2., 1.])
     """
     target = usable_device(device)
-    if cache is not None:
-        from specformer.spectrum.cache import fetch_or_solve  # it imports this module
+    if cache is None:
+        return solved(graphs, matrix, target, target)
+    found = fetch_or_solve(Path(cache), graphs, matrix, target)
+    return replace(found, **{name: getattr(found, name).to(target) for name in _TENSORS})
 
-        found = fetch_or_solve(Path(cache), graphs, matrix, target)
-        moved = {name: getattr(found, name).to(target) for name in TENSORS}
-        return replace(found, **moved)
-    return solved(graphs, matrix, target, target)
+
+def fetch_or_solve(
+    folder: Path, graphs: GraphSet, matrix: Matrix, device: torch.device
+) -> ManySpectra:
+    """Return the stored spectra of these graphs; without any, solve on a device and store them.
+
+    On a full disk or in a read-only folder, warns and keeps the result in memory.
+    """
+    name = key_of_set(graphs, matrix)
+    path = spectrum_cache.file_of(folder, name)
+    found = spectrum_cache.undamaged(path, partial(ManySpectra.load, graphs=name))
+    if found is not None:
+        return found
+    if folder.is_file():
+        make_folder(folder)  # fails before a long solve, not after it
+    fresh = solved(graphs, matrix, device, torch.device("cpu"), name)
+    if spectrum_cache.keep(path, fresh.save, "the spectra are"):
+        return ManySpectra.load(path, verify=False)
+    return fresh
+
+
+def key_of_set(graphs: GraphSet, matrix: str) -> str:
+    """A name that depends on the graphs and the matrix, not on features or targets."""
+    digest = hashlib.sha256(json.dumps([_FORMAT, matrix, "one"]).encode())
+    for part in (graphs.num_nodes, graphs.num_edges, graphs.edge_index):
+        digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
+    return digest.hexdigest()[:40]
 
 
 def solved(
-    graphs: GraphSet, matrix: Matrix, device: torch.device, home: torch.device
+    graphs: GraphSet, matrix: Matrix, device: torch.device, home: torch.device, name: str = ""
 ) -> ManySpectra:
     """Solve on a device, a limited number of graphs at a time; the result is on ``home``."""
     if matrix not in MATRICES:
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
-    sizes = graphs.num_nodes
+    began, sizes = time.perf_counter(), graphs.num_nodes
     values = torch.empty(int(sizes.sum()), device=home)
     vectors = torch.empty(int((sizes**2).sum()), device=home)
-    reports = []
-    node = pair = 0
+    node_start, pair_start, worst = starts(sizes), starts(sizes**2), np.zeros(2)
     for first, last in runs_within(sizes**2, _SHARD.get(device.type, _SHARD["cuda"])):
-        shard = _solve_surely(graphs, range(first, last), matrix, device)
-        values[node : node + len(shard.eigenvalues)] = shard.eigenvalues
-        vectors[pair : pair + len(shard.eigenvectors)] = shard.eigenvectors
-        node += len(shard.eigenvalues)
-        pair += len(shard.eigenvectors)
-        reports.append(shard.report)
-    # NumPy's maximum keeps a NaN, Python's may not.
-    residual = np.max([report.max_residual for report in reports])
-    error = np.max([report.max_orthogonality_error for report in reports])
-    seconds = sum(report.seconds for report in reports)
-    report = ManyReport(seconds, float(residual), float(error))
+        found, basis, errors = _solve_surely(graphs, range(first, last), matrix, device)
+        values[node_start[first] : node_start[last]] = found
+        vectors[pair_start[first] : pair_start[last]] = basis
+        worst = np.maximum(worst, errors)  # keeps a NaN
+    report = ManyReport(time.perf_counter() - began, *worst.tolist(), name)
     return ManySpectra(torch.as_tensor(sizes).to(home), values, vectors, report)
 
 
 def _solve_surely(
     graphs: GraphSet, part: range, matrix: Matrix, device: torch.device
-) -> ManySpectra:
+) -> tuple[Tensor, Tensor, np.ndarray]:
     """Solve on a device; if the checks fail, solve again in float64 on the CPU."""
     precision = _PRECISION.get(device.type, torch.float32)
     try:
@@ -180,18 +234,17 @@ def _solve_surely(
 
 def _solve_shard(
     graphs: GraphSet, part: range, matrix: Matrix, device: torch.device, precision: torch.dtype
-) -> ManySpectra:
-    began = time.perf_counter()
-    lowest = 0.0 if matrix == "laplacian" else -1.0
+) -> tuple[Tensor, Tensor, np.ndarray]:
+    """Flat eigenvalues and eigenvectors of some graphs, and the largest errors of both checks."""
     sizes = graphs.num_nodes[part.start : part.stop]
     order = np.argsort(sizes, kind="stable")  # graphs of equal size become neighbours
     # The matrices of these graphs are the diagonal blocks of one.
     adjacency = graphs.joined(part.start + order)
     if matrix == "laplacian":
-        matrices = laplacian_of(adjacency, "one")
+        matrices, lowest = laplacian_of(adjacency, "one"), 0.0
     else:
         looped = adjacency + sp.eye_array(adjacency.shape[0])
-        matrices = sp.csr_array(normalised_adjacency(looped))
+        matrices, lowest = sp.csr_array(normalised_adjacency(looped)), -1.0
     rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
     values = torch.empty(int(node_start[-1]), device=device)
     vectors = torch.empty(int(pair_start[-1]), device=device)
@@ -206,11 +259,9 @@ def _solve_shard(
         graph = order[low:high]
         _place(values, node_start[graph], found)
         _place(vectors, pair_start[graph], basis.reshape(high - low, n * n))
-    residual, error = worst.tolist()
-    check_eigenpairs(f"the batched solver of graphs {part[0]}..{part[-1]}", residual, error)
-    report = ManyReport(time.perf_counter() - began, residual, error)
-    logger.info("graphs %d..%d solved in %.2f s", part[0], part[-1], report.seconds)
-    return ManySpectra(torch.as_tensor(sizes).to(device), values, vectors, report)
+    check_eigenpairs(f"the batched solver of graphs {part[0]}..{part[-1]}", *worst)
+    logger.info("graphs %d..%d are solved", part[0], part[-1])
+    return values, vectors, worst
 
 
 def _batches(sizes: np.ndarray, entries: int) -> Iterator[tuple[int, int, int]]:

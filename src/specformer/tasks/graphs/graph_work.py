@@ -25,7 +25,7 @@ from specformer.graphs import GraphSet
 from specformer.graphs.same_graphs import shared_with
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum import ManySpectra, decompose_many
-from specformer.spectrum.cache import fetch_or_solve
+from specformer.spectrum.many.spectra import fetch_or_solve
 from specformer.tasks import estimate, overview
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_fit import base_prediction, learn_graphs
