@@ -24,7 +24,7 @@ from specformer.graphs import read_graph, read_graph_set, read_npz
 from specformer.nn.pretrained import Pretrained
 from specformer.paper.recorded import entries
 from specformer.spectrum import ManySpectra, Spectrum
-from specformer.spectrum.solvers.chebyshev.subspace import StateFile
+from specformer.spectrum.solvers.chebyshev.subspace import saved_state
 from specformer.tasks.nodes.node_predict import load_features, load_scales
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.tune import read_trials
@@ -104,7 +104,7 @@ def _parts(path: Path) -> Any:
 
 
 def _search_state(path: Path) -> Any:
-    found = StateFile(path, 0.0).load(40, torch.float32)
+    found = saved_state(path, 40, torch.float32)
     if found is None:
         raise SpectrumError("the solve starts anew")
     return found

@@ -18,11 +18,12 @@ from tests.datasets.test_parts import write_parts
 
 from specformer import NodeRegressor, cli, decompose
 from specformer.datasets import csbm
+from specformer.files.checked_tensors import write_tensors
 from specformer.files.documents import write_yaml
 from specformer.graphs import GraphSet, write_graph_set, write_npz
 from specformer.spectrum import shards
 from specformer.spectrum.many.spectra import decompose_many
-from specformer.spectrum.solvers.chebyshev.subspace import StateFile
+from specformer.spectrum.solvers.chebyshev import subspace
 from specformer.training.runs.checkpoint import Checkpoint
 
 _RESULTS = Path(__file__).parents[2] / "results"
@@ -90,8 +91,9 @@ def built(folder: Path) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shards, "SHARD", 4 * 40 * 15)  # three of them
             spectrum.save("rows/")
-        basis = {"basis": spectrum.eigenvectors, "values": spectrum.eigenvalues}
-        StateFile(Path("search.safetensors"), 0.0).save({**basis, "residuals": basis["values"]}, [])
+        values = spectrum.eigenvalues
+        basis = {"basis": spectrum.eigenvectors, "values": values, "residuals": values}
+        write_tensors("search.safetensors", basis, subspace.FORMAT, {"state": "[]"})
         molecules = GraphSet([3, 4], [2, 3], [[0, 1, 0, 1, 2], [1, 2, 1, 2, 3]], y=[[0.5], [1.5]])
         write_graph_set("molecules.npz", molecules)
         decompose_many(molecules, cache="many")

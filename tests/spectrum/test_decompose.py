@@ -427,7 +427,7 @@ def test_a_solve_cut_short_goes_on_from_the_cache(
         if done:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(subspace, "SAVE_EVERY", 0.0)
     graph = adjacency(nx.random_geometric_graph(400, 0.1, seed=1))
     options: dict[str, Any] = {"k": 40, "solver": "chebyshev", "cache": tmp_path}
     with pytest.raises(KeyboardInterrupt):

@@ -192,7 +192,7 @@ def kill_after(calls: int) -> Callable[[int, int], None]:
 def test_a_killed_solve_goes_on(
     tmp_path: Path, products: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(subspace, "SAVE_EVERY", 0.0)
     whole, _ = solve(LAPLACIAN, 40, 40)
     total = sum(operator.products for operator in products)
     state = tmp_path / "state"
@@ -215,7 +215,7 @@ def test_a_killed_solve_goes_on(
 def test_a_damaged_state_is_ignored(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chebyshev, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(subspace, "SAVE_EVERY", 0.0)
     state = tmp_path / "state"
     with pytest.raises(KilledError):
         solve(LAPLACIAN, 30, 0, state=state, progress=kill_after(1))

@@ -21,12 +21,9 @@ from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import EQUAL, SLAB
 from specformer.spectrum.solvers.chebyshev.blocks import WIDE, block_width, orthonormalise
 from specformer.spectrum.solvers.chebyshev.filtering import Operator
-from specformer.spectrum.solvers.chebyshev.subspace import StateFile, SubspaceSearch
+from specformer.spectrum.solvers.chebyshev.subspace import SubspaceSearch
 from specformer.spectrum.solvers.exact import known_vectors
 from specformer.spectrum.solvers.problem import Problem, Progress
-
-#: Seconds between saved states.
-SAVE_EVERY = 60.0
 
 
 def required_bytes(problem: Problem) -> int:
@@ -72,13 +69,12 @@ def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
         if not count:
             continue
         end = "lowest" if sign > 0 else "highest"
-        path = state and state.with_name(f"{state.name}.{end}.part.safetensors")
-        files.append(StateFile(path, SAVE_EVERY))
+        files.append(state and state.with_name(f"{state.name}.{end}.part.safetensors"))
         search = SubspaceSearch(
             Operator(sp.csr_array(sign * normalised), problem.device, dtype),
             known_vectors(normalised, sign, degrees),
             count,
-            saves=files[-1],
+            state=files[-1],
             progress=_shifted(
                 problem.progress,
                 done=0 if sign > 0 else problem.lowest,
@@ -93,8 +89,8 @@ def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
         if lower[-1] >= upper[0] - EQUAL[dtype]:
             raise SpectrumError("the two ends of the spectrum overlap; use solver='dense'.")
         orthonormalise(other, basis, torch.Generator(basis.device).manual_seed(0))
-    for file in files:
-        file.remove()
+    for file in filter(None, files):
+        file.unlink(missing_ok=True)
     return np.concatenate([end[0] for end in ends]), _put_back([end[1] for end in ends], order)
 
 

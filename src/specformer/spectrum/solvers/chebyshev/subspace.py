@@ -41,6 +41,8 @@ from specformer.spectrum.solvers.problem import Progress
 logger = logging.getLogger(__name__)
 
 FORMAT = "specformer.subspace/1"
+#: Seconds between saved states.
+SAVE_EVERY = 60.0
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
 RESIDUAL = {torch.float32: 1e-5, torch.float64: 1e-10}
 #: How much a filter may amplify the top of random columns: their edge must survive rounding.
@@ -55,50 +57,6 @@ _MAX_STALLS = 4
 _TRUSTING = 2
 
 
-class StateFile:
-    """The file of an unfinished search for one end; without a path nothing is written."""
-
-    def __init__(self, path: Path | None, every: float) -> None:
-        self.path, self._every, self._last = path, every, time.monotonic()
-
-    @property
-    def due(self) -> bool:
-        return self.path is not None and time.monotonic() - self._last >= self._every
-
-    def save(self, tensors: dict[str, Tensor], numbers: list[Any]) -> None:
-        """Write atomically with a checksum; if that fails the solve goes on."""
-        assert self.path is not None
-        try:
-            write_tensors(self.path, tensors, FORMAT, {"state": json.dumps(numbers)})
-        except OSError as error:
-            logger.warning("%s: the state is not saved (%s).", self.path, error.strerror or error)
-        self._last = time.monotonic()
-
-    def load(
-        self, num_nodes: int, dtype: torch.dtype
-    ) -> tuple[dict[str, Tensor], list[Any]] | None:
-        """The last saved state, or None; a file that is damaged or of another solve is ignored."""
-        if self.path is None or not self.path.is_file():
-            return None
-        try:
-            names = ("basis", "values", "residuals")
-            tensors, words = read_tensors(
-                self.path, "state", FORMAT, refused=SpectrumError, names=names
-            )
-            numbers = json.loads(words["state"])
-        except (SpectrumError, KeyError, ValueError) as error:
-            logger.warning("%s The solve starts again.", error)
-            return None
-        if tensors["basis"].shape[0] != num_nodes or tensors["basis"].dtype != dtype:
-            logger.warning("%s: not a state of this solve, which starts again.", self.path)
-            return None
-        return tensors, numbers
-
-    def remove(self) -> None:
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-
-
 class SubspaceSearch:
     """The largest ``count`` eigenpairs of an operator, and all others equal to the last of them.
 
@@ -111,12 +69,14 @@ class SubspaceSearch:
         known: KnownVectors,
         count: int,
         *,
-        saves: StateFile,
+        state: Path | None,
         progress: Progress,
     ) -> None:
         self.operator, self.known, self.count = operator, known, count
         self.steps = 0
-        self._saves, self._progress = saves, progress
+        self._progress = progress
+        #: The file of the unfinished search, and when it was last written.
+        self._state, self._saved = state, time.monotonic()
         self._generator = torch.Generator(operator.device).manual_seed(_SEED)
         self._tolerance, self._equal = RESIDUAL[operator.dtype], EQUAL[operator.dtype]
         self._basis = torch.empty(0)
@@ -145,7 +105,7 @@ class SubspaceSearch:
                 return self._take(end)
             if self._complete:
                 return self._take(len(self._values))
-            if self._saves.due:
+            if time.monotonic() - self._saved >= SAVE_EVERY:
                 self._save()
             if len(self._values) in (end, self._locked) or self._too_narrow(end):
                 self._widen()
@@ -365,22 +325,30 @@ class SubspaceSearch:
         permute_columns(self._basis, order)
         self._values, self._residuals = self._values[order], self._residuals[order]
         self._locked = end
-        if self._saves.path is not None and self._saves.path.exists():
+        if self._state is not None and self._state.exists():
             self._save()  # this end is done, the other follows
         return self._values[:end], self._basis[:, :end]
 
     # --- saved state ----------------------------------------------------------------------------
 
     def _save(self) -> None:
+        """Write the state, if it has a file; if that fails the search goes on."""
+        if self._state is None:
+            return
         tensors = {
             "basis": self._basis,
             "values": torch.as_tensor(self._values.copy()),
             "residuals": torch.as_tensor(self._residuals.copy()),
         }
-        self._saves.save(tensors, [self._locked, self._reach, (self._cut, self._estimate)])
+        numbers = [self._locked, self._reach, (self._cut, self._estimate)]
+        try:
+            write_tensors(self._state, tensors, FORMAT, {"state": json.dumps(numbers)})
+        except OSError as error:
+            logger.warning("%s: the state is not saved (%s).", self._state, error.strerror or error)
+        self._saved = time.monotonic()
 
     def _resume(self) -> bool:
-        saved = self._saves.load(self.operator.shape[0], self.operator.dtype)
+        saved = saved_state(self._state, self.operator.shape[0], self.operator.dtype)
         if saved is None:
             return False
         tensors, (self._locked, self._reach, (self._cut, self._estimate)) = saved
@@ -389,6 +357,25 @@ class SubspaceSearch:
         self._damped = _inside(self._estimate)
         logger.info("chebyshev: continues with %d pairs converged", self._locked)
         return True
+
+
+def saved_state(
+    path: Path | None, num_nodes: int, dtype: torch.dtype
+) -> tuple[dict[str, Tensor], list[Any]] | None:
+    """The last saved state, or None; a file that is damaged or of another solve is ignored."""
+    if path is None or not path.is_file():
+        return None
+    try:
+        names = ("basis", "values", "residuals")
+        tensors, words = read_tensors(path, "state", FORMAT, refused=SpectrumError, names=names)
+        numbers = json.loads(words["state"])
+    except (SpectrumError, KeyError, ValueError) as error:
+        logger.warning("%s The solve starts again.", error)
+        return None
+    if tensors["basis"].shape[0] != num_nodes or tensors["basis"].dtype != dtype:
+        logger.warning("%s: not a state of this solve, which starts again.", path)
+        return None
+    return tensors, numbers
 
 
 def _inside(edge: float) -> float:
