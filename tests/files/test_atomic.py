@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from specformer.files import replacing, reserve, user_cache, write_json, write_text
+from specformer.files.checked_tensors import write_tensors
 
 
 @pytest.fixture
@@ -38,9 +38,8 @@ def test_tensors_that_do_not_fit_are_the_systems_error(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(OSError, match="too large") as caught:  # noqa: SIM117
-            with replacing(tmp_path / "weights") as part:
-                save_file({"w": torch.zeros(10_000)}, part)
+        with pytest.raises(OSError, match="too large") as caught:
+            write_tensors(tmp_path / "weights", {"w": torch.zeros(10_000)}, "test/1")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.filename == str(tmp_path / "weights")

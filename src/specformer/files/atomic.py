@@ -17,8 +17,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from safetensors import SafetensorError
-
 
 def make_folder(path: str | Path) -> None:
     """Make a folder and those above it, unless it exists."""
@@ -84,12 +82,6 @@ def replacing(path: str | Path) -> Iterator[Path]:
         if error.errno is None or error.filename not in (None, name):
             raise
         raise OSError(error.errno, error.strerror, str(target)) from error
-    except SafetensorError as error:  # the same, as safetensors reports it
-        code = re.search(r"\(os error (\d+)\)", str(error))
-        if code is None:
-            raise
-        number = int(code[1])
-        raise OSError(number, os.strerror(number), str(target)) from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -134,20 +126,13 @@ def _remove_abandoned(folder: Path, prefix: str) -> None:
     """Remove temporary files of processes that have died; process numbers follow the prefix."""
     name = re.compile(rf"{re.escape(prefix)}(\d+)\.\w+\.part")
     for path in folder.iterdir():
-        begun = name.fullmatch(path.name)
-        if begun and not _lives(int(begun[1])):
-            path.unlink(missing_ok=True)
-
-
-def _lives(process: int) -> bool:
-    """Whether a process of this number exists."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
+        if begun := name.fullmatch(path.name):
+            try:
+                os.kill(int(begun[1]), 0)
+            except ProcessLookupError:
+                path.unlink(missing_ok=True)
+            except PermissionError:  # it lives, and is somebody else's
+                pass
 
 
 def reserve(file: IO[bytes], size: int) -> None:

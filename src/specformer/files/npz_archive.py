@@ -123,7 +123,10 @@ def read_arrays(
                     has = ", ".join(map(repr, archive.files[:8])) or "nothing"
                     told = f"a file of {holding} needs {needs}; this one has {has}"
                     raise GraphError(f"has no {key!r}; {told}")
-            _warn_of_mistyped(path, archive.files, known)
+            for key in archive.files:
+                meant = None if key in known else nearest(key, known, alike=0.8)
+                if meant is not None and meant not in archive.files:
+                    logger.warning("%s: the key %r is ignored; did you mean %r?", path, key, meant)
             return {key: archive[key] for key in archive.files if key in known}
     except DAMAGE as error:
         reason = str(error).partition("\n")[0]
@@ -136,14 +139,6 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
     """Write an npz file, atomically."""
     with replacing(path) as part, part.open("wb") as file:  # NumPy adds an ending to names
         np.savez_compressed(file, **arrays)
-
-
-def _warn_of_mistyped(path: Path, keys: Sequence[str], known: Collection[str]) -> None:
-    """Warn of unknown keys that look like a misspelt known one."""
-    for key in keys:
-        meant = None if key in known else nearest(key, known, alike=0.8)
-        if meant is not None and meant not in keys:
-            logger.warning("%s: the key %r is ignored; did you mean %r?", path, key, meant)
 
 
 def texts(array: NDArray[Any], name: str) -> tuple[str, ...]:

@@ -273,20 +273,19 @@ def _solve_into(folder: Path, problem: Problem, graph: str) -> None:
     started, name = time.perf_counter(), "slepc"
     out = {"folder": str(emptied(folder).resolve()), "format": FORMAT, "shard": SHARD, "tie": TIE}
     out["dtype"] = str(problem.dtype).removeprefix("torch.")
-    found = slepc.solve_into(out, problem)
+    found, shards, errors = slepc.solve_into(out, problem)
     equal = problem.equal(name)
-    keep = _whole_groups(found.values, problem.lowest, problem.highest, "include", equal)
-    if len(keep) < len(found.values):
+    keep = _whole_groups(found, problem.lowest, problem.highest, "include", equal)
+    if len(keep) < len(found):
         raise SpectrumError(
             "SLEPc's two ends overlap; ask for fewer pairs, or for all with solver='dense'."
         )
-    check_eigenpairs(f"solver {name!r}", found.residual, found.orthogonality)
+    check_eigenpairs(f"solver {name!r}", *errors)
     seconds = time.perf_counter() - started
     components, _ = connected_components(problem.laplacian, directed=False)
-    errors = found.residual, found.orthogonality
     report = SolveReport(name, "as asked for", seconds, *errors, components, graph)
-    values = torch.as_tensor(snap(found.values, equal)).to(problem.dtype)
-    write_index(folder, problem.num_nodes, values, found.shards, asdict(report))
+    values = torch.as_tensor(snap(found, equal)).to(problem.dtype)
+    write_index(folder, problem.num_nodes, values, shards, asdict(report))
 
 
 def _starting_pairs(start: Any, n: int) -> tuple[np.ndarray, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Bins of a histogram, and the width and height of its drawing.
-_BINS, _SIZE = 64, (320, 70)
+BINS, _SIZE = 64, (320, 70)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -25,9 +25,9 @@ def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 def density_svg(eigenvalues: np.ndarray) -> str:
     """A histogram of eigenvalues in [0, 2] as SVG."""
-    counts, _ = np.histogram(eigenvalues, _BINS, range=(0.0, 2.0))
+    counts, _ = np.histogram(eigenvalues, BINS, range=(0.0, 2.0))
     width, height = _SIZE
-    step, scale = width / _BINS, height / max(1, int(counts.max(initial=0)))
+    step, scale = width / BINS, height / max(1, int(counts.max(initial=0)))
     bars = "".join(
         f'<rect x="{step * place:.1f}" y="{height - scale * count:.1f}" width="{step - 1:.1f}" '
         f'height="{scale * count:.1f}"/>'
@@ -46,12 +46,4 @@ def axes_or_new(axes: Axes | None) -> Axes:
         from matplotlib import pyplot
 
         axes = pyplot.figure(figsize=(5, 3), layout="constrained").subplots()
-    return axes
-
-
-def density_axes(eigenvalues: np.ndarray, axes: Axes | None, **how: Any) -> Axes:
-    """Draw a histogram of eigenvalues over [0, 2] on these axes, or on new ones."""
-    axes = axes_or_new(axes)
-    axes.hist(eigenvalues, **{"bins": _BINS, "range": (0.0, 2.0), **how})
-    axes.set(xlabel="eigenvalue λ", ylabel="eigenvalues in a bin")
     return axes

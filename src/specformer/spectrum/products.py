@@ -215,7 +215,8 @@ class ResidentProduct:
         self._plain: Product = partial(_multiplied, vectors)
         if vectors.dtype != dtype:
             rows = rows_at_once(vectors)
-            self._plain = StreamedProduct(RowStream(vectors, vectors.device, dtype, rows))
+            stream = RowStream(vectors, vectors.device, dtype, rows)
+            self._plain = partial(streamed_product, stream)
         self._brief: Tensor | None = None
         self._lined: Tensor | None = None
 
@@ -271,25 +272,20 @@ class ResidentProduct:
         return self._lined
 
 
-class StreamedProduct:
+def streamed_product(stream: RowStream, x: Tensor, forward: bool) -> Tensor:
     """``Uᵀ x`` or ``U x`` of columns; U is copied to their device a few rows at a time."""
-
-    def __init__(self, stream: RowStream) -> None:
-        self.stream = stream
-
-    def __call__(self, x: Tensor, forward: bool) -> Tensor:
-        nodes, pairs = self.stream.matrix.shape
-        places = self.stream.slices()
-        chunks = self.stream(places)
-        if forward:
-            total = x.new_zeros(pairs, x.shape[-1])
-            for chunk, place in zip(chunks, places, strict=True):
-                total += _multiplied(chunk, x[place], forward)
-            return total
-        out = x.new_empty(nodes, x.shape[-1])
+    nodes, pairs = stream.matrix.shape
+    places = stream.slices()
+    chunks = stream(places)
+    if forward:
+        total = x.new_zeros(pairs, x.shape[-1])
         for chunk, place in zip(chunks, places, strict=True):
-            out[place] = _multiplied(chunk, x, forward)
-        return out
+            total += _multiplied(chunk, x[place], forward)
+        return total
+    out = x.new_empty(nodes, x.shape[-1])
+    for chunk, place in zip(chunks, places, strict=True):
+        out[place] = _multiplied(chunk, x, forward)
+    return out
 
 
 def transformed(product: Product, x: Tensor, *, forward: bool) -> Tensor:

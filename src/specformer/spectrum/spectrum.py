@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +22,17 @@ from specformer.spectrum.landmarks import (
     gauss_quadrature,
     pieced_interpolation,
 )
-from specformer.spectrum.notebook import density_axes, density_svg, html_table
+from specformer.spectrum.notebook import BINS, axes_or_new, density_svg, html_table
 from specformer.spectrum.products import (
     Filtering,
     Product,
     ResidentProduct,
     RowStream,
-    StreamedProduct,
     aligned,
     as_columns,
     check_signal,
     rows_at_once,
+    streamed_product,
     transformed,
 )
 from specformer.spectrum.shards import chosen_rows, is_folder, read_shards, write_shards
@@ -111,7 +112,8 @@ class Spectrum(Filtering):
         elif rows < 1:
             raise SpectrumError(f"rows={rows} must be at least 1.")
         else:
-            product = StreamedProduct(RowStream(vectors, values.device, values.dtype, rows))
+            stream = RowStream(vectors, values.device, values.dtype, rows)
+            product = partial(streamed_product, stream)
         made = {"eigenvectors": vectors, "rows": rows, "_product": product}
         for name, value in made.items():
             object.__setattr__(self, name, value)
@@ -304,7 +306,10 @@ class Spectrum(Filtering):
             >>> axes.get_xlabel()
             'eigenvalue λ'
         """
-        return density_axes(self.eigenvalues.cpu().numpy(), axes, **how)
+        axes = axes_or_new(axes)
+        axes.hist(self.eigenvalues.cpu().numpy(), **{"bins": BINS, "range": (0.0, 2.0), **how})
+        axes.set(xlabel="eigenvalue λ", ylabel="eigenvalues in a bin")
+        return axes
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file, atomically, with a checksum of the numbers.

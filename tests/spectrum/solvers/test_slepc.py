@@ -41,11 +41,10 @@ RING = normalised_laplacian(closed_form("ring", SIZE)[0])
 
 
 @pytest.fixture(scope="module")
-def mpi() -> slepc.Interpreter:
+def mpi() -> None:
     """The Python that has SLEPc; without one, or without mpirun, a test is skipped."""
     try:
         slepc._command(1, None)
-        return slepc.find_python()
     except SpectrumError as reason:
         pytest.skip(str(reason))
 
@@ -76,7 +75,7 @@ def contract_problems() -> Iterator[tuple[sp.csr_array, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def answers(mpi: slepc.Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def answers(mpi: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders with answers to the whole contract, from one launch instead of sixty."""
     root = tmp_path_factory.mktemp("answers")
     for problem in contract_problems():
@@ -106,7 +105,7 @@ class TestSlepc(SolverContract):
 
 
 def test_two_ranks_equal_the_dense_solver_on_cora(
-    mpi: slepc.Interpreter, shared_data: Path, caplog: pytest.LogCaptureFixture
+    mpi: None, shared_data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = as_adjacency(shared_data / "cora.npz")
     laplacian = normalised_laplacian(graph)
@@ -135,7 +134,7 @@ def test_two_ranks_equal_the_dense_solver_on_cora(
 
 
 def test_ranks_and_hostfile_do_not_change_the_spectrum(
-    mpi: slepc.Interpreter, tmp_path: Path, scratch: Path
+    mpi: None, tmp_path: Path, scratch: Path
 ) -> None:
     graph = adjacency(union(random_weighted(150, seed=4), nx.star_graph(9), nx.star_graph(9)))
     laplacian, degrees = normalised_laplacian(graph), np.asarray(graph.sum(axis=1))
@@ -168,7 +167,7 @@ def clusters() -> tuple[sp.csr_array, Array]:
     ids=["repeated", "before the gap", "beyond the gap"],
 )
 def test_filtered_pairs_are_all_there(
-    mpi: slepc.Interpreter,
+    mpi: None,
     graph: Callable[[], tuple[sp.csr_array, Array]],
     ends: tuple[int, int],
     caplog: pytest.LogCaptureFixture,
@@ -241,7 +240,7 @@ class TestBadSetups:
         with pytest.raises(SpectrumError, match="60 of 120 eigenpairs are too many"):
             slepc.solve(Problem(RING, 30, 30))
 
-    def test_a_hostfile_with_too_few_slots(self, mpi: slepc.Interpreter, tmp_path: Path) -> None:
+    def test_a_hostfile_with_too_few_slots(self, mpi: None, tmp_path: Path) -> None:
         hostfile = tmp_path / "hosts"
         hostfile.write_text("localhost slots=1\n", encoding="ascii")
         with pytest.raises(
@@ -250,7 +249,7 @@ class TestBadSetups:
             slepc.solve(Problem(RING, 3, 0, ranks=2, hostfile=hostfile))
 
     def test_an_mpirun_of_another_mpi(
-        self, mpi: slepc.Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, mpi: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It starts processes that find themselves alone, as this script does."""
         starter = tmp_path / "mpirun"
@@ -260,13 +259,11 @@ class TestBadSetups:
         with pytest.raises(SpectrumError, match=r"2 ranks were started, but .* SPECFORMER_MPIRUN"):
             slepc.solve(Problem(RING, 3, 0, ranks=2))
 
-    def test_machines_that_do_not_share_the_folder(
-        self, mpi: slepc.Interpreter, tmp_path: Path
-    ) -> None:
+    def test_machines_that_do_not_share_the_folder(self, mpi: None, tmp_path: Path) -> None:
         with pytest.raises(SpectrumError, match=r"elsewhere: .* set TMPDIR to a folder that all"):
             slepc.launch([tmp_path / "elsewhere"], ranks=2)
 
-    def test_an_eigenvalue_repeated_too_often(self, mpi: slepc.Interpreter) -> None:
+    def test_an_eigenvalue_repeated_too_often(self, mpi: None) -> None:
         laplacian = normalised_laplacian(closed_form("star", SIZE)[0])
         with pytest.raises(
             SpectrumError, match=r"repeated too often: .* more than half of the 120"
@@ -290,7 +287,7 @@ def alive(pids: list[int]) -> list[int]:
 SLOW = normalised_laplacian(adjacency(nx.grid_2d_graph(100, 100)))
 
 
-def test_a_killed_rank_is_one_sentence(mpi: slepc.Interpreter, scratch: Path) -> None:
+def test_a_killed_rank_is_one_sentence(mpi: None, scratch: Path) -> None:
     killed: list[int] = []
 
     def kill(done: int, wanted: int) -> None:
@@ -303,7 +300,7 @@ def test_a_killed_rank_is_one_sentence(mpi: slepc.Interpreter, scratch: Path) ->
     assert not list(scratch.iterdir())
 
 
-def test_an_interrupted_solve_leaves_nothing(mpi: slepc.Interpreter, scratch: Path) -> None:
+def test_an_interrupted_solve_leaves_nothing(mpi: None, scratch: Path) -> None:
     ranks: list[int] = []
     others = children(os.getpid())  # earlier tests may have left helpers of multiprocessing
 
@@ -319,7 +316,7 @@ def test_an_interrupted_solve_leaves_nothing(mpi: slepc.Interpreter, scratch: Pa
 
 
 def test_a_process_that_dies_takes_its_ranks_along(
-    mpi: slepc.Interpreter, tmp_path: Path, scratch: Path
+    mpi: None, tmp_path: Path, scratch: Path
 ) -> None:
     sp.save_npz(tmp_path / "laplacian.npz", SLOW)
     code = (

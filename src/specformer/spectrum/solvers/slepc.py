@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +60,14 @@ def solve(problem: Problem) -> tuple[np.ndarray, Tensor]:
     return values, torch.as_tensor(vectors)
 
 
-@dataclass(frozen=True)
-class Written:
-    """The result of the ranks: eigenvalues, shards for the index, largest errors."""
-
-    values: np.ndarray
-    shards: list[dict[str, Any]]
-    residual: float
-    orthogonality: float
-
-
-def solve_into(out: Mapping[str, object], problem: Problem) -> Written:
+def solve_into(
+    out: Mapping[str, object], problem: Problem
+) -> tuple[np.ndarray, list[dict[str, Any]], tuple[float, float]]:
     """As :func:`solve`, but every rank writes its rows into a folder and nothing is gathered.
 
-    ``out``: the ``folder``, which all machines must share, the ``format`` and the bytes of a
-    ``shard``, the ``dtype`` of its numbers and the ``tie`` of equally large entries.
+    Returns eigenvalues, the shards for the index, and the largest errors of both checks. ``out``
+    has the ``folder``, which all machines must share, the ``format`` and the bytes of a ``shard``,
+    the ``dtype`` of its numbers and the ``tie`` of equally large entries.
     """
     if problem.ranks is not None and problem.ranks > problem.num_nodes:
         raise SpectrumError(
@@ -86,8 +78,8 @@ def solve_into(out: Mapping[str, object], problem: Problem) -> Written:
         answer = _read_report(folder)
         shards = [json.loads(path.read_text()) for path in sorted(folder.glob("shards-*.json"))]
         values = np.load(folder / "values.npy", allow_pickle=False)
-    every = list(itertools.chain.from_iterable(shards))
-    return Written(values, every, answer["residual"], answer["orthogonality"])
+    errors = answer["residual"], answer["orthogonality"]
+    return values, list(itertools.chain.from_iterable(shards)), errors
 
 
 @contextmanager
@@ -165,66 +157,48 @@ def _default_ranks(num_nodes: int) -> int:
     return max(1, min(cores, num_nodes // _ROWS))
 
 
-@dataclass(frozen=True)
-class Interpreter:
-    """A Python that has slepc4py, and the environment variables it needs."""
-
-    path: str
-    variables: dict[str, str]
-
-
 def launch(
     folders: Sequence[Path],
     ranks: int,
     hostfile: str | Path | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Run the program over these problems and wait for it."""
+    """Run the program over these problems and wait for it.
+
+    Lines of its ranks have a mark, those of mpirun do not.
+    """
     command, environment = _command(ranks, hostfile)
     logger.debug("slepc: %s", " ".join(command))
-    output = _Output(progress)
+    failures: list[str] = []
+    others: list[str] = []
     with _running([*command, *map(str, folders)], environment) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            output.take(line)
+            mark, _, rest = line.rstrip().partition(" ")
+            kind, _, text = rest.partition(" ")
+            if mark != slepc_program.MARK:
+                others += [line.strip("-* \n")] if len(others) < _LINES else []
+                logger.debug("slepc: %s", line.rstrip())
+            elif kind == "error":
+                failures.append(text)
+            elif kind == "note":
+                logger.info("slepc: %s", text)
+            elif progress is not None:
+                done, wanted = map(int, text.split())
+                progress(done, wanted)
         status = process.wait()
-    if output.failures:
-        raise SpectrumError(f"SLEPc stopped: {output.failures[0]}.")
+    if failures:
+        raise SpectrumError(f"SLEPc stopped: {failures[0]}.")
     if status != 0:
-        raise SpectrumError(f"mpirun ended with status {status}: {output.reason()}.")
-
-
-class _Output:
-    """Sorts lines of output: those of the ranks have a mark, those of mpirun do not."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress
-        self.failures: list[str] = []
-        self.others: list[str] = []
-
-    def take(self, line: str) -> None:
-        mark, _, rest = line.rstrip().partition(" ")
-        kind, _, text = rest.partition(" ")
-        if mark != slepc_program.MARK:
-            self.others += [line.strip("-* \n")] if len(self.others) < _LINES else []
-            logger.debug("slepc: %s", line.rstrip())
-        elif kind == "error":
-            self.failures.append(text)
-        elif kind == "note":
-            logger.info("slepc: %s", text)
-        elif self.progress is not None:
-            done, wanted = map(int, text.split())
-            self.progress(done, wanted)
-
-    def reason(self) -> str:
-        """Why mpirun stopped: its paragraph on a signal if there is one, else its first."""
-        parts = [" ".join(part) for text, part in itertools.groupby(self.others, bool) if text]
+        # The reason is mpirun's paragraph on a signal if there is one, else its first.
+        parts = [" ".join(part) for text, part in itertools.groupby(others, bool) if text]
         first = (parts or ["no reason given"])[0]
-        return next((part for part in parts if "signal" in part), first).rstrip(".:")
+        reason = next((part for part in parts if "signal" in part), first).rstrip(".:")
+        raise SpectrumError(f"mpirun ended with status {status}: {reason}.")
 
 
-def find_python() -> Interpreter:
-    """The Python to run ranks with.
+def find_python() -> tuple[str, dict[str, str]]:
+    """The Python to run ranks with, and the environment variables it needs.
 
     That of ``SPECFORMER_MPI_PYTHON``, else this one, else the system's with Debian's packages.
     """
@@ -232,7 +206,7 @@ def find_python() -> Interpreter:
     for path in [named] if named else [sys.executable, _SYSTEM_PYTHON]:
         for variables in ({}, _debian_folders()):
             if _has_slepc(path, variables):
-                return Interpreter(path, variables)
+                return path, variables
     if named:
         raise SpectrumError(
             f"SPECFORMER_MPI_PYTHON={named} is not a Python with numpy, petsc4py and slepc4py; "
@@ -287,17 +261,17 @@ def _command(ranks: int, hostfile: str | Path | None) -> tuple[list[str], dict[s
             f"{missing}: solver='slepc' needs an MPI; install one (Debian: apt install {PACKAGES}) "
             "or name its mpirun in SPECFORMER_MPIRUN."
         )
-    python = find_python()
+    python, needed = find_python()
     # Variables are passed through `env`, because each MPI has its own way to pass them on.
-    variables = {"OMP_NUM_THREADS": "1", **python.variables}
+    variables = {"OMP_NUM_THREADS": "1", **needed}
     for name in ("PETSC_DIR", "SLEPC_DIR", "PETSC_OPTIONS"):
         if name in os.environ:
             variables[name] = os.environ[name]
     hosts = [] if hostfile is None else ["--hostfile", str(hostfile)]
     settings = [f"{name}={value}" for name, value in variables.items()]
-    ranked = [python.path, str(Path(slepc_program.__file__).resolve())]
+    ranked = [python, str(Path(slepc_program.__file__).resolve())]
     scheduled = any(name in os.environ for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))
-    environment = _environment(python.path) | _mpi_settings(local=not hosts and not scheduled)
+    environment = _environment(python) | _mpi_settings(local=not hosts and not scheduled)
     return [starter, "-n", str(ranks), *hosts, "env", *settings, *ranked], environment
 
 
