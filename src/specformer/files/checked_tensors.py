@@ -17,7 +17,6 @@ from torch import Tensor
 
 from specformer.files.atomic import replacing
 
-_OURS = ("format", "checksum")
 #: Names of types in such a file.
 _TYPES = {
     torch.float64: "F64",
@@ -85,7 +84,7 @@ def read_tensors(
             }
     except (SafetensorError, OSError, LookupError, RuntimeError, ValueError) as error:
         raise refused(f"{path}: damaged {what} ({error}).") from error
-    words = {key: value for key, value in header.items() if key not in _OURS}
+    words = {key: value for key, value in header.items() if key not in ("format", "checksum")}
     told = header.get("checksum", "")
     if verify and not has_checksum(told, tensors, _joined(words) + beside):
         which = "it, or a file beside it," if beside else "the file"

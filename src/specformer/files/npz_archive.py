@@ -44,18 +44,15 @@ class NpzArchive:
             raise zipfile.BadZipFile("its directory does not name all of its arrays")
         self._archive = archive
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
-        if len(self._members) != len(members):
+        #: The names of its arrays.
+        self.files = list(self._members)
+        if len(self.files) != len(members):
             raise zipfile.BadZipFile("two of its arrays have the same name")
         for member in members:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise zipfile.BadZipFile("its arrays are compressed in an unusual way")
             with archive.open(member):  # this compares its name with that in the directory
                 pass
-
-    @property
-    def files(self) -> list[str]:
-        """The names of its arrays."""
-        return list(self._members)
 
     def __getitem__(self, key: str) -> NDArray[Any]:
         """Read one array; its checksum is compared."""

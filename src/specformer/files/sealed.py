@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,11 +60,11 @@ def _digest(document: Mapping[str, Any]) -> str:
 State = Literal["intact", "altered", "missing"]
 
 
+@dataclass(frozen=True)
 class Manifest:
     """SHA-256 of some of a folder's files by name; tells whether one was altered."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def write(self, files: Mapping[str, bytes | None]) -> None:
         """Write the checksums of these files; give the content of those not on the disk yet."""

@@ -30,34 +30,20 @@ def check_signal(
     x: Any, count: int, dtype: torch.dtype, name: str = "x", of: str = "nodes"
 ) -> None:
     """Refuse a signal that is not ``[..., count, channels]`` in this precision."""
-    _check_tensor(x, count, dtype, name)
-    if x.shape[-2] != count:
-        raise SpectrumError(f"{name} has shape {list(x.shape)}, but the spectrum has {count} {of}.")
-
-
-def check_response(response: Any, count: int, channels: int, dtype: torch.dtype, at: str) -> None:
-    """Refuse a response that is not ``[..., count, channels]``, or ``[..., count, 1]``."""
-    _check_tensor(response, count, dtype, "response")
-    if response.shape[-2] != count:
-        raise SpectrumError(
-            f"response has {response.shape[-2]} values, but the spectrum has {count} {at}."
-        )
-    if 1 not in (channels, response.shape[-1]) and response.shape[-1] != channels:
-        raise SpectrumError(f"response has {response.shape[-1]} channels, but x has {channels}.")
-
-
-def _check_tensor(value: Any, count: int, dtype: torch.dtype, name: str) -> None:
-    if not isinstance(value, Tensor):
-        raise SpectrumError(f"{name} must be a tensor, not {type(value).__name__}.")
+    if not isinstance(x, Tensor):
+        raise SpectrumError(f"{name} must be a tensor, not {type(x).__name__}.")
     # Under autocast, products convert their factors to one precision.
-    if value.dtype != dtype and not torch.is_autocast_enabled(value.device.type):
+    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
         raise SpectrumError(
-            f"{name} is {value.dtype}, but the spectrum {dtype}; pass {name}.to(spectrum.dtype), "
+            f"{name} is {x.dtype}, but the spectrum {dtype}; pass {name}.to(spectrum.dtype), "
             f"or convert the spectrum."
         )
-    if value.dim() < 2:
-        shape = list(value.shape)
+    shape = list(x.shape)
+    if len(shape) < 2:
         raise SpectrumError(f"{name} has shape {shape}, but [..., {count}, channels] is needed.")
+    if shape[-2] != count:
+        has = f"{shape[-2]} values" if name == "response" else f"shape {shape}"
+        raise SpectrumError(f"{name} has {has}, but the spectrum has {count} {of}.")
 
 
 class Filtering(ABC):
@@ -79,7 +65,10 @@ class Filtering(ABC):
         columns, gains = as_columns(x), as_columns(response)
         count, dtype, values, at = self._takes
         check_signal(columns, count, dtype)
-        check_response(gains, values, columns.shape[-1], dtype, at)
+        check_signal(gains, values, dtype, "response", at)
+        channels, given = columns.shape[-1], gains.shape[-1]
+        if 1 not in (channels, given) and given != channels:
+            raise SpectrumError(f"response has {given} channels, but x has {channels}.")
         out = self._filtered(columns, gains.unsqueeze(-2)).squeeze(-2)
         return out if columns is x or gains is response else out.squeeze(-1)
 
@@ -90,7 +79,7 @@ class Filtering(ABC):
         """
         count, dtype, values, at = self._takes
         check_signal(x, count, dtype)
-        check_response(responses, values, 1, dtype, at)
+        check_signal(responses, values, dtype, "response", at)
         return self._filtered(x, responses.unsqueeze(-1))
 
     @abstractmethod
@@ -214,8 +203,7 @@ class ResidentProduct:
         self.vectors = vectors
         self._plain: Product = partial(_multiplied, vectors)
         if vectors.dtype != dtype:
-            rows = rows_at_once(vectors)
-            stream = RowStream(vectors, vectors.device, dtype, rows)
+            stream = RowStream(vectors, vectors.device, dtype, rows_at_once(vectors))
             self._plain = partial(streamed_product, stream)
         self._brief: Tensor | None = None
         self._lined: Tensor | None = None

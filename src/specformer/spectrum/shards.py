@@ -6,7 +6,6 @@ written last: a folder without it is not a complete spectrum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +71,15 @@ def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Ten
 
     Rows within one shard are mapped into memory; rows of several shards are copied.
     """
-    index = _index(folder)
+    path = folder / INDEX
+    if not path.is_file():
+        raise SpectrumError(f"{folder}: not the folder of a spectrum, because it has no {INDEX}.")
+    try:
+        index = unsealed(read_json(path), needed=True)
+    except (OSError, ValueError) as error:
+        raise SpectrumError(f"{path}: damaged ({error}).") from error
+    if index.get("format") != FORMAT:
+        raise SpectrumError(f"{path}: not the index of a spectrum ({FORMAT}).")
     try:
         count, total, report = index["num_nodes"], index["num_eigenpairs"], index["report"]
         first, last = chosen_rows(nodes, count)
@@ -92,9 +99,9 @@ def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Ten
             start = max(low, first)
             vectors[start - first : upto - first] = rows[start - low : upto - low]
     except MALFORMED as error:
-        raise SpectrumError(f"{folder / INDEX}: damaged ({error}).") from error
+        raise SpectrumError(f"{path}: damaged ({error}).") from error
     if upto < last:
-        raise SpectrumError(f"{folder / INDEX}: damaged (no shard has row {upto}).")
+        raise SpectrumError(f"{path}: damaged (no shard has row {upto}).")
     return {"eigenvalues": values, "eigenvectors": vectors}, report
 
 
@@ -105,19 +112,6 @@ def chosen_rows(nodes: slice | None, count: int) -> tuple[int, int]:
     if (nodes is not None and nodes.step not in (None, 1)) or not 0 <= first <= last <= count:
         raise SpectrumError(f"nodes={nodes}: expected a part of slice(0, {count}).")
     return first, last
-
-
-def _index(folder: Path) -> Mapping[str, Any]:
-    path = folder / INDEX
-    if not path.is_file():
-        raise SpectrumError(f"{folder}: not the folder of a spectrum, because it has no {INDEX}.")
-    try:
-        index = unsealed(read_json(path), needed=True)
-    except (OSError, ValueError) as error:
-        raise SpectrumError(f"{path}: damaged ({error}).") from error
-    if index.get("format") != FORMAT:
-        raise SpectrumError(f"{path}: not the index of a spectrum ({FORMAT}).")
-    return index
 
 
 def _checked(folder: Path, name: str, digest: str, content: str, shape: list[int]) -> Tensor:

@@ -54,12 +54,13 @@ def solve(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
         except SpectrumError as error:
             if name in ("dense", "slepc"):  # a missing MPI is an error, not a reason for dense
                 raise
-            following = _fallback(name, problem)
-            if following is None:
-                raise SpectrumError(
-                    f"{error} No other solver can take over: {_dense_refusal(problem)}."
-                ) from error
-            name, reason = following, f"{name} gave up: {error}"
+            reason = f"{name} gave up: {error}"
+            if (refused := _dense_refusal(problem)) is None:
+                name = "dense"
+            elif name == "lanczos" and not chebyshev.refusal(problem):
+                name = "chebyshev"
+            else:
+                raise SpectrumError(f"{error} No other solver can take over: {refused}.") from error
             logger.warning("solver %s: %s", name, reason)
 
 
@@ -95,11 +96,11 @@ def choose(solver: str, problem: Problem, wanted: int) -> tuple[str, str]:
     if wanted * _MANY.get(problem.device.type, 4) <= n:
         return "chebyshev", f"{wanted:,} of {n:,} pairs are few enough for a block of vectors"
     refused = _dense_refusal(problem)
-    if refused:
-        if wanted < n // 2:
-            return "chebyshev", refused
-        raise SpectrumError(f"{refused}; ask for fewer eigenpairs with k=….")
-    return "dense", f"{wanted:,} of {n:,} pairs, and {n:,} nodes fit in memory"
+    if not refused:
+        return "dense", f"{wanted:,} of {n:,} pairs, and {n:,} nodes fit in memory"
+    if wanted < n // 2:
+        return "chebyshev", refused
+    raise SpectrumError(f"{refused}; ask for fewer eigenpairs with k=….")
 
 
 def _dense_refusal(problem: Problem) -> str | None:
@@ -111,14 +112,7 @@ def _announce(name: str, reason: str, problem: Problem) -> None:
     need = 0
     if name == "dense":
         need = dense.required_bytes(problem.num_nodes, problem.device, problem.dense_dtype)
-    elif name in ("chebyshev", "lanczos"):
+    elif name != "slepc":
         need = (chebyshev if name == "chebyshev" else lanczos).required_bytes(problem)
     told = f"; about {devices.gib(need)} on {problem.device}" if need >= _MUCH else ""
     logger.log(logging.WARNING if told else logging.INFO, "solver %s: %s%s", name, reason, told)
-
-
-def _fallback(name: str, problem: Problem) -> str | None:
-    """The solver to try after one gave up: dense if it fits, else the other iterative one."""
-    if _dense_refusal(problem) is None:
-        return "dense"
-    return "chebyshev" if name == "lanczos" and not chebyshev.refusal(problem) else None

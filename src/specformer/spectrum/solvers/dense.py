@@ -3,10 +3,12 @@ r"""Every eigenpair at once, by LAPACK on the CPU or cuSOLVER on a GPU."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
+import scipy.sparse.linalg as spla
 import torch
 
 from specformer.errors import SpectrumError
@@ -78,8 +80,6 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
     problem of size n into four of about n/4, a sixteenth of the work.
     """
     n = laplacian.shape[0]
-    if not mirrors:
-        return [sp.csr_array(sp.eye_array(n, format="csr"))]
     elements = [np.arange(n)]  # all products of mirrors, in the order of `product` below
     for number, mirror in enumerate(mirrors):
         _check(laplacian, mirror)
@@ -90,14 +90,12 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
     first = np.flatnonzero(orbits.min(axis=0) == np.arange(n))
     bases = []
     for signs in product((1.0, -1.0), repeat=len(mirrors)):
-        character = np.array([1.0])
-        for sign in signs:
-            character = np.outer(character, [1.0, sign]).ravel()
+        character = reduce(np.kron, ([1.0, sign] for sign in signs), np.ones(1))
         rows = orbits[:, first].ravel()
         columns = np.tile(np.arange(first.size), len(character))
         entries = np.repeat(character, first.size)
-        basis = sp.csc_array(sp.coo_array((entries, (rows, columns)), shape=(n, first.size)))
-        length = np.sqrt(np.asarray(basis.multiply(basis).sum(axis=0)).ravel())
+        basis = sp.csc_array((entries, (rows, columns)), shape=(n, first.size))
+        length = spla.norm(basis, axis=0)
         keep = length > 0.5  # an orbit fixed by a mirror has no odd part
         if keep.any():
             bases.append(sp.csr_array(basis[:, keep] @ sp.diags_array(1.0 / length[keep])))

@@ -58,8 +58,12 @@ def known_vectors(
     side = np.ones(graph.shape[0])
     eligible = neighbours > 0
     if sign < 0:
-        side, bipartite = _sides(graph)
-        eligible &= bipartite
+        # In the double cover, where each edge joins a node to the other copy of its neighbour, a
+        # component splits in two exactly if it is bipartite.
+        cover = sp.block_array([[None, graph], [graph, None]])
+        one, other = connected_components(cover, directed=False)[1].reshape(2, -1)
+        side = np.where(one < other, 1.0, -1.0)
+        eligible &= one != other
     column = np.where(eligible, column, -1)
     present = np.bincount(column[eligible], minlength=1) > 0
     return exact_vectors(
@@ -109,15 +113,3 @@ def exact_vectors(
     found = int(exact.sum())
     kept = np.where(eligible, np.cumsum(exact)[place] - 1, -1)
     return KnownVectors(kept, entry * eligible, found, complete=found == count and not signed)
-
-
-def _sides(graph: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """The side ±1 of each node, and whether its component is bipartite.
-
-    In the double cover, where each edge joins a node to the other copy of its neighbour, a
-    component splits in two exactly if it is bipartite.
-    """
-    n = graph.shape[0]
-    _, cover = connected_components(sp.block_array([[None, graph], [graph, None]]), directed=False)
-    one, other = cover[:n], cover[n:]
-    return np.where(one < other, 1.0, -1.0), one != other

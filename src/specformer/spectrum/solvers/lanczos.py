@@ -97,9 +97,9 @@ def _top(matrix: sp.csr_array, count: int) -> tuple[np.ndarray, np.ndarray]:
         if missed.any():
             logger.debug("lanczos: %d further copies found after deflation", missed.sum())
         keep = missed if group_ends else slice(None)
-        values = np.concatenate([values, more_values[keep]])
-        vectors = np.concatenate([vectors, more_vectors[:, keep]], axis=1)
-        values, vectors = _rayleigh_ritz(matrix, vectors)
+        basis, _ = np.linalg.qr(np.concatenate([vectors, more_vectors[:, keep]], axis=1))
+        values, rotation = np.linalg.eigh(basis.T @ (matrix @ basis))
+        values, vectors = values[::-1], basis @ rotation[:, ::-1]
     starts = np.append(group_starts(-values), len(values))
     end = starts[np.searchsorted(starts, count)]
     return values[:end], vectors[:, :end]
@@ -138,10 +138,3 @@ def _arpack(
         order = np.argsort(-values)
         return values[order], vectors[:, order]
     raise SpectrumError(f"ARPACK did not converge for {count} eigenpairs of {n:,} nodes.")
-
-
-def _rayleigh_ritz(matrix: sp.csr_array, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormalise a basis and diagonalise the matrix in it, largest eigenvalue first."""
-    basis, _ = np.linalg.qr(basis)
-    values, rotation = np.linalg.eigh(basis.T @ (matrix @ basis))
-    return values[::-1], basis @ rotation[:, ::-1]

@@ -148,7 +148,7 @@ def test_pairs_far_out_must_be_known_better(dtype: torch.dtype) -> None:
 
 
 def test_a_watch_waits_for_progress_of_either_kind() -> None:
-    watch = Watch(patience=3)
+    watch = Watch()
     still = np.full(4, 1e-4)
     assert [watch.stalled(10, still) for _ in range(4)] == [False, False, False, True]
     assert watch.stalls == 1

@@ -43,6 +43,8 @@ _HARMLESS = 1e3
 _WORST = 64
 #: A step makes progress if residuals fall by this power of e on average.
 _PROGRESS = 0.05
+#: After this many steps in a row without progress, the iteration has stalled.
+_PATIENCE = 3
 
 
 class Operator:
@@ -243,23 +245,22 @@ def _limit(
 class Watch:
     """Detects a stall: no pair converges and residuals do not fall."""
 
-    def __init__(self, patience: int = 3) -> None:
+    def __init__(self) -> None:
         #: Number of stalls so far.
         self.stalls = 0
-        self._patience = patience
         self._begin(-1, np.inf)
 
     def _begin(self, locked: int, level: float) -> None:
         self._waited, self._locked, self._level = 0, locked, level
 
     def stalled(self, locked: int, residuals: np.ndarray) -> bool:
-        """Call after every step; True after ``patience`` steps in a row without progress."""
+        """Call after every step; True after some steps in a row without progress."""
         level = float(np.log(np.maximum(residuals, 1e-300)).mean())
         if locked != self._locked or level < self._level - _PROGRESS:
             self._begin(locked, level)
             return False
         self._waited += 1
-        if self._waited < self._patience:
+        if self._waited < _PATIENCE:
             return False
         self.stalls += 1
         self._begin(-1, np.inf)

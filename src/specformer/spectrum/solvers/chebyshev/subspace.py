@@ -143,12 +143,10 @@ class SubspaceSearch:
         self._allocate(min(n, found + block_width(max(self.count - found, 1))))
         width = self._basis.shape[1]
         self._probe()
-        if start is not None and start.shape[1]:
-            copied = min(start.shape[1], width - found)
+        copied = 0 if start is None else min(start.shape[1], width - found)
+        if start is not None:
             self._basis[:, found : found + copied] = start[:, :copied].to(self._basis)
-            self._filter_first(kept=copied)
-        else:
-            self._filter_first()
+        self._filter_first(kept=copied)
 
     def _probe(self) -> None:
         """Estimate from random vectors where the cut and the end of the block lie."""
