@@ -214,7 +214,8 @@ def solved(
         values[node_start[first] : node_start[last]] = found
         vectors[pair_start[first] : pair_start[last]] = basis
         worst = np.maximum(worst, errors)  # keeps a NaN
-    report = ManyReport(time.perf_counter() - began, *worst.tolist(), name)
+    residual, error = worst.tolist()
+    report = ManyReport(time.perf_counter() - began, residual, error, name)
     return ManySpectra(torch.as_tensor(sizes).to(home), values, vectors, report)
 
 

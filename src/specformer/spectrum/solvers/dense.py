@@ -3,7 +3,6 @@ r"""Every eigenpair at once, by LAPACK on the CPU or cuSOLVER on a GPU."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -90,7 +89,9 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
     first = np.flatnonzero(orbits.min(axis=0) == np.arange(n))
     bases = []
     for signs in product((1.0, -1.0), repeat=len(mirrors)):
-        character = reduce(np.kron, ([1.0, sign] for sign in signs), np.ones(1))
+        character = np.ones(1)
+        for sign in signs:
+            character = np.kron(character, [1.0, sign])
         rows = orbits[:, first].ravel()
         columns = np.tile(np.arange(first.size), len(character))
         entries = np.repeat(character, first.size)
