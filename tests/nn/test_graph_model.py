@@ -369,6 +369,7 @@ def test_round_trip(tmp_path: Path, dtype: torch.dtype, options) -> None:
         ({"hidden_channels": 7}, "hidden_channels=7"),
         ({"out_channels": 0}, "out_channels=0 must be at least 1"),
         ({"in_channels": 1.5}, "in_channels=1.5 must be a whole number"),
+        ({"in_channels": -1}, "in_channels=-1 must not be negative"),
         ({"bases_activation": "odd"}, "bases_activation='odd': choose relu or"),
         ({"encoding": None}, "encoding=None: choose True or False"),
         ({"num_layers": 0}, "num_layers=0"),

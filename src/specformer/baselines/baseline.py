@@ -6,12 +6,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_counts, check_flags, check_numbers, check_rates
+from specformer.nn.argument_checks import check_arguments
 from specformer.nn.pretrained import Pretrained, constructor_arguments
-
-#: Values that an argument must be larger than.
-_BOUNDS = {"theta": -1.0, "a": -1.0, "b": -1.0}
 
 
 class Baseline(Pretrained):
@@ -38,7 +34,7 @@ class Baseline(Pretrained):
         bound = self.__signature__.bind(*args, **options)
         bound.apply_defaults()
         self.config = constructor_arguments(bound.arguments)
-        self._check()
+        check_arguments(type(self), self.config, **self.lowest)
         for method in ("build_shared", "build"):
             taken = [name for name in _parameters(type(self), method) if name in self.config]
             getattr(self, method)(**{name: self.config[name] for name in taken})
@@ -49,26 +45,6 @@ class Baseline(Pretrained):
     def build(self, *args: Any, **options: Any) -> None:
         """Build the layers of this model from its own arguments."""
 
-    def _check(self) -> None:
-        """Refuse invalid arguments, by their annotations. None is valid if it is the default."""
-        known = self.__signature__.parameters
-        there = {
-            name: value
-            for name, value in self.config.items()
-            if value is not None or known[name].default is not None
-        }
-        for name in there:
-            kind = str(known[name].annotation).removesuffix(" | None")
-            if kind == "int":
-                check_counts(there, name, least=self.lowest.get(name, 1))
-            elif kind == "bool":
-                check_flags(there, name)
-            elif kind == "float":
-                is_rate = name.endswith("dropout") or name == "alpha"
-                (check_rates if is_rate else check_numbers)(there, name)
-            if name in _BOUNDS and there[name] <= _BOUNDS[name]:
-                raise ConfigError(f"{name}={there[name]} must be larger than {_BOUNDS[name]:g}.")
-
 
 def _parameters(kind: type, method: str) -> dict[str, inspect.Parameter]:
     """The named arguments of a method of a class and of its base classes."""
@@ -77,6 +53,6 @@ def _parameters(kind: type, method: str) -> dict[str, inspect.Parameter]:
     return {
         name: each
         for function in methods
-        for name, each in inspect.signature(function).parameters.items()
+        for name, each in inspect.signature(function, eval_str=True).parameters.items()
         if name != "self" and each.kind in named
     }

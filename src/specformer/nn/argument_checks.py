@@ -2,64 +2,65 @@ r"""Checks of the arguments of models and schedules; errors name the argument an
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from math import isfinite
 from numbers import Real
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 from torch import Tensor
 
 from specformer.errors import ConfigError
-from specformer.nn.layers.batch_norm import ACTIVATIONS
 from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
 from specformer.spectrum.sharded import ShardedSpectrum
 
-
-def check_choices(config: Mapping[str, Any], **choices: Sequence[Any]) -> None:
-    """Refuse an argument that is not one of its choices."""
-    for name, known in choices.items():
-        if config[name] not in known:
-            raise ConfigError(f"{name}={config[name]!r}: choose {' or '.join(map(str, known))}.")
-
-
-def check_flags(config: Mapping[str, Any], *names: str) -> None:
-    """Refuse flags that are neither True nor False."""
-    check_choices(config, **dict.fromkeys(names, (True, False)))
-
-
-def check_counts(config: Mapping[str, Any], *names: str, least: int = 1) -> None:
-    """Refuse widths, depths and other counts that are not whole numbers or are too small."""
-    for name in names:
-        if (count := whole_number(name, config[name])) < least:
-            bound = f"be at least {least}" if least else "not be negative"
-            raise ConfigError(f"{name}={count} must {bound}.")
+_POSITIVE = (lambda value: value > 0, "be positive")
+_NOT_NEGATIVE = (lambda value: value >= 0, "not be negative")
+_RATE = (lambda value: 0 <= value <= 1, "lie between 0 and 1")
+_ABOVE_MINUS_ONE = (lambda value: value > -1, "be larger than -1")
+_BELOW_ONE = (lambda value: 0 <= value < 1, "be at least 0 and below 1")
+#: What numbers have to be, by name. Dropout is a rate, and any other number only finite.
+_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("epsilon", "init_std", "average_log_degree", "clip", "average"), _POSITIVE),
+    **dict.fromkeys(("learning_rate", "filter_learning_rate"), _POSITIVE),
+    **dict.fromkeys(("weight_decay", "filter_weight_decay"), _NOT_NEGATIVE),
+    **dict.fromkeys(("theta", "a", "b"), _ABOVE_MINUS_ONE),
+    **dict.fromkeys(("beta1", "beta2"), _BELOW_ONE),
+    "alpha": _RATE,
+}
 
 
-def check_numbers(
-    config: Mapping[str, Any],
-    *names: str,
-    lies: Callable[[Any], bool] = isfinite,
-    where: str = "be a finite number",
-) -> None:
-    """Refuse values that are not finite numbers, or for which ``lies`` is false."""
-    for name in names:
-        value = config[name]
-        if not (isinstance(value, Real) and isfinite(value)):
-            raise ConfigError(f"{name}={value!r} must be a finite number.")
-        if not lies(value):
+def check_arguments(kind: type, given: Mapping[str, Any], **least: int) -> None:
+    """Refuse arguments that are not what the annotations of a class's constructor say.
+
+    Whole numbers are at least 1, or ``least``. Other numbers are finite and in the range that
+    belongs to their name. Arguments of other types than numbers, flags and literals are not
+    checked.
+    """
+    for name, parameter in inspect.signature(kind, eval_str=True).parameters.items():
+        value, hint = given[name], parameter.annotation
+        types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        if value is None and NoneType in types:
+            continue
+        known = [each for one in types if get_origin(one) is Literal for each in get_args(one)]
+        if bool in types:
+            known = [True, False]
+        if known and value not in known:
+            known += [None] * (NoneType in types)
+            raise ConfigError(f"{name}={value!r}: choose {' or '.join(map(str, known))}.")
+        if int in types and whole_number(name, value) < (bound := least.get(name, 1)):
+            where = f"be at least {bound}" if bound else "not be negative"
             raise ConfigError(f"{name}={value} must {where}.")
-
-
-check_positive = partial(check_numbers, lies=lambda value: value > 0, where="be positive")
-check_not_negative = partial(check_numbers, lies=lambda value: value >= 0, where="not be negative")
-#: For dropout rates.
-check_rates = partial(
-    check_numbers, lies=lambda value: 0 <= value <= 1, where="lie between 0 and 1"
-)
+        if float in types:
+            if not (isinstance(value, Real) and isfinite(value)):
+                raise ConfigError(f"{name}={value!r} must be a finite number.")
+            lies, where = _RATE if name.endswith("dropout") else _RANGES.get(name, (isfinite, ""))
+            if not lies(value):
+                raise ConfigError(f"{name}={value} must {where}.")
 
 
 def check_split(channels: int, parts: int, name: str = "num_heads") -> None:
@@ -90,24 +91,6 @@ def whole_numbers(name: str, given: Sequence[int]) -> list[int]:
 
 #: Most numbers (n·n·channels) that the entry-wise network on bases may hold.
 ENTRY_LIMIT = 2**28
-
-
-def check_encoding(channels: int, epsilon: float) -> int:
-    """The width of an encoding as an int; refuse an odd one: sines and cosines get half each."""
-    check_positive({"epsilon": epsilon}, "epsilon")
-    channels = whole_number("hidden_channels", channels)
-    if channels < 2 or channels % 2:
-        raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
-    return channels
-
-
-def check_filter(num_heads: int, dropout: float, decoder: str, attention: bool) -> None:
-    """Refuse invalid arguments of a spectral filter."""
-    check_counts({"num_heads": num_heads}, "num_heads")
-    check_rates({"dropout": dropout}, "dropout")
-    check_choices({"decoder": decoder}, decoder=("joint", "heads"))
-    if decoder == "heads" and not attention:
-        raise ConfigError("attention=False needs decoder='joint': 'heads' decodes by attention.")
 
 
 def check_eigenvalues(eigenvalues: Any, dtype: torch.dtype) -> None:
@@ -148,16 +131,6 @@ def check_explicit_bases(spectrum: AnySpectrum, channels: int) -> Spectrum:
     return spectrum
 
 
-def _check_model(config: Mapping[str, Any], *flags: str, **choices: Sequence[Any]) -> None:
-    """Refuse invalid arguments that both models have."""
-    check_choices(config, sharing=("small", "medium", "large"), **choices)
-    check_counts(config, "hidden_channels", "out_channels", "num_layers", "num_heads")
-    check_flags(config, "encoding", "attention", *flags)
-    check_rates(config, "transformer_dropout", "feature_dropout", "propagation_dropout")
-    if config["init_std"] is not None:
-        check_positive(config, "init_std")
-
-
 #: Arguments that a form of a model does not use, and the only value each may then have.
 _IDLE: dict[str, dict[str, Any]] = {
     "paper": {"local": True, "skip": True, "linear_last": False, "max_ring": 0},
@@ -175,43 +148,14 @@ _IDLE: dict[str, dict[str, Any]] = {
 }
 
 
-def check_node_model(config: Mapping[str, Any]) -> None:
-    """Refuse invalid arguments of :class:`specformer.Specformer` that its parts do not check."""
-    check_counts(config, "in_channels")
-    _check_model(
-        config,
-        *("transform", "residual", "bias", "local", "skip", "linear_last"),
-        bases=("linear", "ffn"),
-        form=("paper", "deep"),
-        space=("output", "hidden", "input"),
-        feature_layers=(1, 2),
-        second_dropout=("inside", "after"),
-    )
-    _refuse_idle(config)
-
-
 def idle_argument(config: Mapping[str, Any]) -> str | None:
     """The first argument that is set although the model's form does not use it, or None."""
     known = ((name, only) for name, only in _IDLE[config["form"]].items() if name in config)
     return next((name for name, only in known if config[name] != only), None)
 
 
-def check_graph_model(config: Mapping[str, Any]) -> None:
-    """Refuse invalid arguments of :class:`specformer.GraphSpecformer`."""
-    _check_model(
-        config,
-        pooling=("mean", "sum", "max"),
-        bases_activation=tuple(ACTIVATIONS),
-        form=("paper", "pairs"),
-    )
-    check_counts(config, "fingerprint", "max_ring", least=0)
-    if 0 < config["max_ring"] < 3:
-        raise ConfigError(f"max_ring={config['max_ring']}: use 0, or at least 3 atoms.")
-    check_rates(config, "fingerprint_dropout")
-    _refuse_idle(config)
-
-
-def _refuse_idle(config: Mapping[str, Any]) -> None:
+def refuse_idle(config: Mapping[str, Any]) -> None:
+    """Refuse an argument that is set although the model's form does not use it."""
     if (idle := idle_argument(config)) is not None:
         raise ConfigError(f"{idle}={config[idle]!r} does not apply to form={config['form']!r}.")
 

@@ -7,12 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from specformer.nn.argument_checks import (
-    check_counts,
-    check_eigenvalues,
-    check_encoding,
-    check_filter,
-)
+from specformer.errors import ConfigError
+from specformer.nn.argument_checks import check_arguments, check_eigenvalues
 from specformer.nn.layers.attention import (
     MultiHeadAttention,
     TensorCache,
@@ -54,7 +50,10 @@ class EigenvalueEncoding(DerivedBuffers):
 
     def __init__(self, channels: int, epsilon: float = 100.0, waves: bool = True) -> None:
         super().__init__()
-        self.channels = check_encoding(channels, epsilon) * waves
+        check_arguments(EigenvalueEncoding, locals(), channels=2)
+        if channels % 2:
+            raise ConfigError(f"hidden_channels={channels} must be an even number.")
+        self.channels = channels * waves
         self.epsilon = epsilon
         self._cache = TensorCache()
         self.register_derived()
@@ -139,7 +138,6 @@ class SpectrumEncoder(nn.Module):
         attends: bool = True,
     ) -> None:
         super().__init__()
-        check_counts({"num_blocks": num_blocks}, "num_blocks", least=0)
         self.encoding = EigenvalueEncoding(channels, epsilon, waves=encodes)
         self.embedding = Linear(self.encoding.channels + 1, channels)
         self.blocks = nn.ModuleList(
@@ -234,7 +232,11 @@ class SpectralFilter(Resettable):
         attention: bool = True,
     ) -> None:
         super().__init__()
-        check_filter(num_heads, dropout, decoder, attention)
+        check_arguments(SpectralFilter, locals(), num_blocks=0)
+        if decoder == "heads" and not attention:
+            raise ConfigError(
+                "attention=False needs decoder='joint': 'heads' decodes by attention."
+            )
         self.hidden_channels, self.num_heads = hidden_channels, num_heads
         self.encoder = SpectrumEncoder(
             hidden_channels, num_heads, num_blocks, dropout, epsilon, encoding, attention

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
 from specformer.kernels.segments import at_least_float32
-from specformer.nn.argument_checks import check_graph_model, whole_numbers
+from specformer.nn.argument_checks import check_arguments, refuse_idle, whole_numbers
 from specformer.nn.conv.embedding import EdgeEmbedding, FingerprintEmbedding, NodeEmbedding
 from specformer.nn.conv.graph_conv import (
     BasesNorm,
@@ -112,7 +113,13 @@ class GraphSpecformer(SpectralModel):
         node_cardinalities = whole_numbers("node_cardinalities", node_cardinalities)
         edge_cardinalities = whole_numbers("edge_cardinalities", edge_cardinalities)
         self.config = constructor_arguments(locals())
-        check_graph_model(self.config)
+        none = dict.fromkeys(
+            ("num_blocks", "max_ring", "in_channels", "edge_dim", "fingerprint"), 0
+        )
+        check_arguments(GraphSpecformer, self.config, **none)
+        if 0 < max_ring < 3:
+            raise ConfigError(f"max_ring={max_ring}: use 0, or at least 3 atoms.")
+        refuse_idle(self.config)
         self.pooling, self.fingerprint = pooling, fingerprint
         #: Batches must be packed with rings of up to this many atoms; None if rings are not used.
         self.max_ring = max_ring or None

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from specformer.nn.argument_checks import check_call, check_node_model
+from specformer.nn.argument_checks import check_arguments, check_call, refuse_idle
 from specformer.nn.conv.composition import build_convs, convolve
 from specformer.nn.conv.node_conv import BasesKind
 from specformer.nn.filter import DecoderKind
@@ -106,7 +106,8 @@ class Specformer(NodeSpectralModel):
     ) -> None:
         super().__init__()
         self.config = constructor_arguments(locals())
-        check_node_model(self.config)
+        check_arguments(Specformer, self.config, num_blocks=0)
+        refuse_idle(self.config)
         self.space = space = "hidden" if form == "deep" else space
         channels = {"output": out_channels, "hidden": hidden_channels, "input": in_channels}[space]
         self.feature_dropout = nn.Dropout(feature_dropout)

@@ -44,8 +44,6 @@ def test_numbers_are_standardised_by_those_given() -> None:
     assert nodes.std[2] == 1.0  # a constant
     assert set(nodes.state_dict()) == {"weight", "mean", "std", "numbers.weight", "numbers.bias"}
     assert list(NodeEmbedding([3], 2).state_dict()) == ["weight"]
-    with pytest.raises(ConfigError, match="in_channels=-1 must not be negative"):
-        NodeEmbedding([1], 4, -1)
 
 
 @pytest.mark.parametrize("cardinalities", [[], [3, 0], 3])

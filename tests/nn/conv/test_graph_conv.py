@@ -9,7 +9,6 @@ from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled, state_of
 
 from specformer import reference
-from specformer.errors import ConfigError
 from specformer.kernels.segments import filtered_sum
 from specformer.nn.conv.graph_conv import GraphBases, GraphConv, GraphPairs, basis_entries
 
@@ -170,10 +169,3 @@ def test_dropout_acts_before_the_shares_and_only_in_training() -> None:
     torch.testing.assert_close(layout.by_target.sum(first)[: len(ones)], ones)
     bases.eval()
     assert torch.equal(bases(entries, layout), bases(entries, layout))
-
-
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match="bases_norm='odd'"):
-        GraphBases(2, 4, norm="odd")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="normalise_bases='odd'"):
-        GraphBases(2, 4, normalise="odd")  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ import pytest
 import torch
 from tests.drawn import random
 
-from specformer.errors import ConfigError
 from specformer.kernels.segments import contiguous_segments
 from specformer.nn.conv.graph_conv import pool
 
@@ -32,8 +31,3 @@ def test_a_graph_without_nodes_is_zero(how) -> None:
     pooled.sum().backward()
     assert nodes.grad is not None
     assert nodes.grad.isfinite().all()
-
-
-def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match="pooling='odd': choose mean or sum or max"):
-        pool(random(8, 2), BY_GRAPH, "odd")  # type: ignore[arg-type]

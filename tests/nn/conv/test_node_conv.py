@@ -54,14 +54,6 @@ def test_with_every_option_off_it_is_the_filter_alone() -> None:
     assert sum(p.numel() for p in conv.parameters()) == 4
 
 
-def test_unknown_names_are_refused() -> None:
-    bases = LinearBases(1, 2, 0.0)
-    with pytest.raises(ConfigError, match="norm='odd': choose 'batch', 'layer' or None"):
-        NodeConv(bases, 2, norm="odd")
-    with pytest.raises(ConfigError, match="activation='odd'"):
-        NodeConv(bases, 2, activation="odd")
-
-
 BASES = {"linear": LinearBases, "ffn": FeedForwardBases}
 
 

@@ -59,6 +59,8 @@ def test_blind_to_labels_and_to_the_eigenbasis() -> None:
         ({"filter": 3}, "filter must be a SpectralFilter, not a int"),
         ({"filter": sf.SpectralFilter(8, 2), "num_heads": 4}, "the filter has num_heads=2, not 4"),
         ({"dropout": 2.0}, "dropout=2.0 must lie between 0 and 1"),
+        ({"norm": "odd"}, "norm='odd': choose batch or layer or None"),
+        ({"activation": "odd"}, "activation='odd': choose relu or gelu or tanh or None"),
     ],
 )
 def test_refuses(arguments: dict[str, Any], message: str) -> None:

@@ -56,7 +56,7 @@ def test_it_is_adamw_with_its_settings() -> None:
         ({"epochs": 2.5}, "epochs=2.5 must be a whole number"),
         ({"epochs": None}, "epochs=None must be a whole number"),
         ({"learning_rate": None}, "learning_rate=None must be a finite number"),
-        ({"warmup": None}, "warmup=None must be a finite number"),
+        ({"warmup": None}, "warmup=None must be a whole number"),
         ({"beta2": "high"}, "beta2='high' must be a finite number"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be positive"),

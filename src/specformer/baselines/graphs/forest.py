@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_choices, check_counts
+from specformer.nn.argument_checks import check_arguments
 from specformer.nn.pretrained import Pretrained, constructor_arguments
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -54,8 +54,7 @@ class MorganForest(Pretrained):
     ) -> None:
         super().__init__()
         self.config = constructor_arguments(locals())
-        check_choices(self.config, leaves=("numbers", "ones", "classes"))
-        check_counts(self.config, "out_channels", "num_trees", "fingerprint", "num_nodes")
+        check_arguments(MorganForest, self.config, depth=0)
         self.fingerprint, self.depth = fingerprint, depth
         targets, width = (1, out_channels) if leaves == "classes" else (out_channels, 1)
         self.threshold = _fixed(num_nodes)

@@ -13,9 +13,9 @@ from specformer.baselines.graphs.bonds import Bonds
 from specformer.errors import ConfigError
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import at_least_float32
-from specformer.nn.argument_checks import check_choices, check_split, whole_numbers
+from specformer.nn.argument_checks import check_split, whole_numbers
 from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding
-from specformer.nn.conv.graph_conv import POOLINGS, Pooling, pool
+from specformer.nn.conv.graph_conv import Pooling, pool
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
@@ -67,7 +67,6 @@ class GraphBaseline(Baseline):
         columns = whole_numbers("node_cardinalities", node_cardinalities)
         self.edge_cardinalities = whole_numbers("edge_cardinalities", edge_cardinalities)
         self.config.update(node_cardinalities=columns, edge_cardinalities=self.edge_cardinalities)
-        check_choices({"pooling": pooling}, pooling=POOLINGS)
         self.pooling, self.channels, self.depth = pooling, hidden_channels, num_layers
         self.dropout = nn.Dropout(dropout)
         self.atoms = NodeEmbedding(columns, self._atom_channels(), in_channels)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.segments import at_least_float32
-from specformer.nn.argument_checks import check_positive, check_split
+from specformer.nn.argument_checks import check_split
 from specformer.nn.layers.linear import Linear
 
 #: Variances up to this one count as zero, because the square root has no derivative at zero.
@@ -111,5 +111,4 @@ class PNA(GraphBaseline):
 
     def build(self, *, towers: int = 1, average_log_degree: float = 1.1) -> None:
         check_split(self.channels, towers, "towers")
-        check_positive(self.config, "average_log_degree")
         self.stack(lambda: PNAConv(self.channels, towers, average_log_degree))

@@ -21,7 +21,7 @@ from specformer.kernels.segments import (
     segment_gather,
     segment_softmax,
 )
-from specformer.nn.argument_checks import check_not_negative, check_split
+from specformer.nn.argument_checks import check_split
 from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear
@@ -202,7 +202,8 @@ class SAN(GraphBaseline):
         spectrum_channels: int = 16,
         spectrum_layers: int = 2,
     ) -> None:
-        check_not_negative(self.config, "gamma")
+        if gamma < 0:
+            raise ConfigError(f"gamma={gamma} must not be negative.")
         if spectrum_channels % _SPECTRUM_HEADS:
             raise ConfigError(
                 f"spectrum_channels={spectrum_channels} must be a multiple of {_SPECTRUM_HEADS}."

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.kernels.tracing import first_order
-from specformer.nn.argument_checks import check_counts, whole_numbers
+from specformer.nn.argument_checks import whole_numbers
 from specformer.nn.layers.linear import DerivedBuffers
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -83,7 +83,6 @@ class MixedEmbedding(FeatureEmbedding):
     std: Tensor
 
     def __init__(self, cardinalities: Sequence[int], channels: int, in_channels: int = 0) -> None:
-        check_counts({self.argument: in_channels}, self.argument, least=0)
         super().__init__(cardinalities, channels)
         self.in_channels = in_channels
         if in_channels:

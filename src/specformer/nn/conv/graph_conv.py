@@ -25,7 +25,6 @@ from specformer.kernels.segments import (
 )
 from specformer.kernels.tracing import lazy_property
 from specformer.kernels.weighted_attention import FlatSpectra, Ranges
-from specformer.nn.argument_checks import check_choices
 from specformer.nn.layers.batch_norm import Activation, BatchNorm, Moments, activation_module
 from specformer.spectrum import Tokens
 from specformer.spectrum.many.packed_graphs import PackedGraphs
@@ -251,7 +250,6 @@ def message_sum(
 
 
 Pooling = Literal["mean", "sum", "max"]
-POOLINGS = ("mean", "sum", "max")
 
 
 def pool(nodes: Tensor, by_graph: Segments, how: Pooling) -> Tensor:
@@ -263,10 +261,8 @@ def pool(nodes: Tensor, by_graph: Segments, how: Pooling) -> Tensor:
         return by_graph.max(nodes)
     if how == "sum":
         return segment_sum(nodes, by_graph)
-    if how == "mean":
-        sizes = by_graph.offsets.diff().clamp_min(1).unsqueeze(-1)
-        return segment_sum(nodes, by_graph) / sizes
-    raise ConfigError(f"pooling={how!r}: choose {' or '.join(POOLINGS)}.")
+    sizes = by_graph.offsets.diff().clamp_min(1).unsqueeze(-1)
+    return segment_sum(nodes, by_graph) / sizes
 
 
 BasesNorm = Literal["batch"] | None
@@ -303,8 +299,6 @@ class GraphBases(nn.Module):
         normalise: Normalisation = None,
     ) -> None:
         super().__init__()
-        given = {"bases_norm": norm, "normalise_bases": normalise}
-        check_choices(given, bases_norm=("batch", None), normalise_bases=("softmax", None))
         # No run axis is needed here, so these are PyTorch's layers: they fuse product and bias.
         self.first = nn.Linear(num_heads + 1, channels)
         self.first_norm = BatchNorm(channels) if norm else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_counts, check_rates
+from specformer.nn.argument_checks import check_arguments
 from specformer.nn.conv.node_conv import LinearBases
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.layers.batch_norm import Activation, Norm, activation_module, norm_module
@@ -59,8 +59,7 @@ class SpectralConv(Resettable):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        check_counts(locals(), "in_channels", "out_channels")
-        check_rates(locals(), "dropout")
+        check_arguments(SpectralConv, locals())
         if residual and in_channels != out_channels:
             raise ConfigError(
                 f"residual=True needs equal widths, not in_channels={in_channels} and "

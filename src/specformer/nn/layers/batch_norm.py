@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError
 from specformer.kernels import usable
 from specformer.kernels.norms import (
     Across,
@@ -212,24 +211,14 @@ def norm_module(name: Norm, channels: int) -> nn.Module:
     """The normalisation of that name; None is the identity."""
     if name is None:
         return nn.Identity()
-    if name == "layer":
-        return LayerNorm(channels)
-    if name == "batch":
-        return BatchNorm(channels)
-    raise ConfigError(f"norm={name!r}: choose 'batch', 'layer' or None.")
+    return LayerNorm(channels) if name == "layer" else BatchNorm(channels)
 
 
 Activation = Literal["relu", "gelu", "tanh"] | None
-ACTIVATIONS: dict[str | None, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "gelu": nn.GELU,
-    "tanh": nn.Tanh,
-    None: nn.Identity,
-}
 
 
 def activation_module(name: Activation) -> nn.Module:
     """The activation of that name; None is the identity."""
-    if name not in tuple(ACTIVATIONS):  # a list, which a recipe may hold, is not hashable
-        raise ConfigError(f"activation={name!r}: choose relu, gelu, tanh or None.")
-    return ACTIVATIONS[name]()
+    if name is None:
+        return nn.Identity()
+    return {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}[name]()

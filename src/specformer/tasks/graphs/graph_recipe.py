@@ -15,7 +15,7 @@ from specformer.datasets.molecule_splits import settled_graph_protocol
 from specformer.errors import ConfigError, check_known
 from specformer.graphs import GraphSet
 from specformer.graphs.node_targets import TargetKind
-from specformer.nn.argument_checks import check_counts
+from specformer.nn.argument_checks import check_arguments
 from specformer.tasks.recipes.settings import START, RecipeBook, build, merged, override
 from specformer.training.evaluation.graph_metrics import Loss, metric_named
 from specformer.training.evaluation.graphs import GraphMonitor, GraphPrecision
@@ -102,7 +102,7 @@ class ForestModel:
     fingerprint: int = 2048
 
     def __post_init__(self) -> None:
-        check_counts(asdict(self), "num_trees", "min_samples_leaf", "fingerprint")
+        check_arguments(ForestModel, asdict(self))
         share = self.max_features
         if share is not None and not 0 < share <= 1:
             raise ConfigError(f"max_features={share} must be above 0 and at most 1.")

@@ -9,16 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from specformer.nn.argument_checks import (
-    check_counts,
-    check_not_negative,
-    check_numbers,
-    check_positive,
-)
-
-_POSITIVE = ("learning_rate", "filter_learning_rate")
-_NOT_NEGATIVE = ("warmup", "weight_decay", "filter_weight_decay")
-_OPTIONAL = ("filter_learning_rate", "filter_weight_decay")
+from specformer.nn.argument_checks import check_arguments
 
 
 @dataclass(frozen=True)
@@ -47,11 +38,7 @@ class Schedule:
     filter_weight_decay: float | None = None
 
     def __post_init__(self) -> None:
-        left = [name for name in _OPTIONAL if getattr(self, name) is None]
-        given = {name: value for name, value in asdict(self).items() if name not in left}
-        check_counts(given, "epochs", "patience")
-        check_positive(given, *(name for name in _POSITIVE if name in given))
-        check_not_negative(given, *(name for name in _NOT_NEGATIVE if name in given))
+        check_arguments(Schedule, asdict(self), warmup=0)
 
     def optimiser(
         self,
@@ -252,14 +239,7 @@ class GraphSchedule:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        given = asdict(self)
-        counted = ("patience",) if self.patience is not None else ()
-        optional = [name for name in ("clip", "average") if given[name] is not None]
-        check_counts(given, "epochs", "batch_size", *counted)
-        check_positive(given, "learning_rate", *optional)
-        check_not_negative(given, "warmup", "weight_decay")
-        below_one = "be at least 0 and below 1"
-        check_numbers(given, "beta1", "beta2", lies=lambda beta: 0 <= beta < 1, where=below_one)
+        check_arguments(GraphSchedule, asdict(self), warmup=0)
 
     def optimiser(
         self, parameters: Iterable[nn.Parameter], device: torch.device
