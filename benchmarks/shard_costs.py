@@ -30,7 +30,8 @@ from specformer import Specformer, Spectrum
 from specformer.spectrum.sharded import ShardedSpectrum
 from specformer.spectrum.shards import write_shards
 from specformer.training.engine.distributed import WHOLE, Share, Workers, torchrun_workers
-from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.evaluation.node_objectives import NodeTask
+from specformer.training.loops.nodes import fit_nodes
 from specformer.training.optim.schedule import Schedule
 
 NODES, PAIRS, FEATURES, HIDDEN, CLASSES = 200_000, 400, 32, 32, 8

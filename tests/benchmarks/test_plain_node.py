@@ -16,7 +16,8 @@ from specformer import Specformer, decompose
 from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
 from specformer.spectrum import Spectrum
-from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.evaluation.node_objectives import NodeTask
+from specformer.training.loops.nodes import fit_nodes
 from specformer.training.optim.schedule import Schedule
 
 CPU = torch.device("cpu")

@@ -24,7 +24,8 @@ from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
 from specformer.spectrum import decompose
 from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe
-from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.evaluation.node_objectives import NodeTask
+from specformer.training.loops.nodes import fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.progress import Silent
 

@@ -11,7 +11,8 @@ import torch
 from specformer.baselines import BASELINES, NodeBaseline, Propagation, node_baseline
 from specformer.datasets import csbm, dense_features, make_splits
 from specformer.errors import ConfigError
-from specformer.training.loops.nodes import NodeTask, fit_nodes
+from specformer.training.evaluation.node_objectives import NodeTask
+from specformer.training.loops.nodes import fit_nodes
 from specformer.training.optim.schedule import Schedule
 
 CPU = torch.device("cpu")

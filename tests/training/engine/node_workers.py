@@ -24,8 +24,9 @@ from specformer.spectrum.cache import content
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
 from specformer.training.engine.distributed import Share, Workers, torchrun_workers
+from specformer.training.evaluation.node_objectives import NodeTask
 from specformer.training.loops.node_batches import fit_node_batches
-from specformer.training.loops.nodes import NodeFit, NodeRuns, NodeTask, fit_nodes
+from specformer.training.loops.nodes import NodeFit, NodeRuns, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
 
@@ -109,7 +110,7 @@ def results(workers: Workers, out: Path, other: Path | None) -> Iterator[tuple[s
             outputs = task.share.whole(found.model(task.x, spectrum))
         yield f"{case} curves", found.curves.numpy()
         yield f"{case} epochs", found.epochs.numpy()
-        yield f"{case} predictions", task.objective.predictions(outputs).numpy()
+        yield f"{case} predictions", task.predictions(outputs).numpy()
     for size in (None, 4):  # batches so small that some have no node of a worker
         found, task, implicit = fit_without_vectors(workers, size)
         with torch.no_grad():

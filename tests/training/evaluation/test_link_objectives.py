@@ -29,7 +29,7 @@ def test_scores_are_inner_products() -> None:
 
 
 def test_the_loss_is_the_cross_entropy_of_links_and_of_what_was_drawn() -> None:
-    objective = task().objective
+    objective = task()
     torch.manual_seed(5)
     terms = objective.terms(OUTPUTS)
     found = (terms * objective.weights(terms)).sum(dim=(-2, -1))
@@ -55,7 +55,7 @@ def test_what_is_drawn_differs_by_epoch_and_is_no_training_link() -> None:
 )
 def test_evaluation_is_that_of_scikit_learn(metric, judge) -> None:
     chosen = task(metric)
-    losses, figures = chosen.evaluation(OUTPUTS)
+    losses, figures = chosen.evaluate(OUTPUTS)
     for place, part in enumerate(("val", "test")):
         linked, other = (link_scores(OUTPUTS, pairs) for pairs in chosen.pairs(part))
         for run in range(3):

@@ -8,7 +8,7 @@ import torch
 from sklearn import metrics as sklearn
 
 from specformer.training.engine.capture import Repeated
-from specformer.training.evaluation.node_objectives import NodeEvaluation, NodeObjective
+from specformer.training.evaluation.node_objectives import NodeTask
 
 RUNS, NODES, TARGETS = 3, 120, 4
 RANDOM = np.random.default_rng(0)
@@ -17,10 +17,15 @@ TRAIN, VAL, TEST = (torch.as_tensor(parts == part) for part in range(3))
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
 
+def task(loss: str, metric: str, y: torch.Tensor, dtype: torch.dtype) -> NodeTask:
+    """It is judged by its outputs alone, not by its features."""
+    masks = (mask.to(y.device) for mask in (TRAIN, VAL, TEST))
+    return NodeTask(torch.zeros(NODES, 0, dtype=dtype), y, *masks, loss, metric)
+
+
 def judged(loss: str, metric: str, y: torch.Tensor, outputs: torch.Tensor) -> np.ndarray:
     """Losses and figures ``[2, validation and test, runs]``."""
-    objective = NodeObjective(loss, y, TRAIN, outputs.dtype)
-    found = NodeEvaluation(objective, metric, VAL, TEST, outputs.dtype)(outputs)
+    found = task(loss, metric, y, outputs.dtype).evaluate(outputs)
     assert found.dtype == outputs.dtype
     return found.numpy()
 
@@ -101,8 +106,12 @@ def test_numbers_are_judged_in_their_own_units(metric, oracle, loss, dtype):
     y = RANDOM.standard_normal((NODES, TARGETS)) * [1.0, 30.0, 1e-3, 5.0] + [0.0, 1e4, 2.0, -3.0]
     y[RANDOM.random(y.shape) < 0.2] = np.nan
     outputs = outputs_of(TARGETS, dtype)
-    objective = NodeObjective(loss, torch.as_tensor(y).to(dtype), TRAIN, dtype)
-    told = objective.predictions(outputs).double().numpy()
+    told = (
+        task(loss, metric, torch.as_tensor(y).to(dtype), dtype)
+        .predictions(outputs)
+        .double()
+        .numpy()
+    )
     losses, figures = judged(loss, metric, torch.as_tensor(y).to(dtype), outputs)
     for part, run, mask in each_part():
         found, errors = [], []
@@ -125,7 +134,7 @@ def test_terms_and_weights_are_the_mean_loss_and_its_gradient(loss):
     y = torch.as_tensor(RANDOM.integers(0, 2, (NODES, TARGETS))).double()
     y[::7, 1] = torch.nan
     y = y[:, 0].long() if loss == "ce" else y
-    objective = NodeObjective(loss, y, TRAIN, torch.float64)
+    objective = task(loss, "", y, torch.float64)
     outputs = outputs_of(TARGETS, torch.float64).requires_grad_()
     terms, counted = objective.terms(outputs), objective.counted(TRAIN)
     weights = objective.weights(terms)
@@ -146,8 +155,7 @@ def test_captured_figures_are_those_of_a_cpu(loss, metric):
     y = torch.as_tensor(RANDOM.integers(0, 2, (NODES, targets))).float()
     y = y[:, 0].long() if loss == "ce" else y
     first, second = outputs_of(targets, torch.float64), outputs_of(targets, torch.float64)
-    objective = NodeObjective(loss, y.to(device), TRAIN.to(device), first.dtype)
-    judge = NodeEvaluation(objective, metric, VAL.to(device), TEST.to(device), first.dtype)
+    judge = task(loss, metric, y.to(device), first.dtype).evaluate
     outputs = first.to(device)
     found = torch.zeros(2, 2, RUNS, dtype=first.dtype, device=device)
     captured = Repeated(lambda: found.copy_(judge(outputs)), device)
@@ -160,7 +168,7 @@ def test_captured_figures_are_those_of_a_cpu(loss, metric):
 
 def test_parts_of_the_nodes_are_those_of_all():
     y = torch.as_tensor(RANDOM.standard_normal((NODES, TARGETS)))
-    objective = NodeObjective("mse", y, TRAIN, torch.float64)
+    objective = task("mse", "mae", y, torch.float64)
     outputs, nodes = outputs_of(TARGETS, torch.float64), torch.tensor([5, 3, 90])
     torch.testing.assert_close(
         objective.errors(outputs[:, nodes], nodes), objective.errors(outputs)[:, nodes]

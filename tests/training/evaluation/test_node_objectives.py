@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from specformer.training.evaluation.node_objectives import BestEpochs, Evaluation, training_targets
+from specformer.training.evaluation.node_objectives import BestEpochs, NodeTask
 
 RUNS, NODES, CLASSES = 3, 50, 4
 
@@ -22,10 +22,9 @@ def example() -> tuple[torch.Tensor, ...]:
 
 
 def test_loss_and_gradient_are_cross_entropy():
-    logits, y, train, _, _ = example()
-    logits.requires_grad_()
-    targets = training_targets(y, train, CLASSES, logits.dtype)
-    losses = (logits.log_softmax(dim=-1) * targets).sum(dim=(-2, -1))
+    logits, y, train, val, test = example()
+    terms = logits.requires_grad_().log_softmax(dim=-1)
+    losses = (terms * NodeTask(logits, y, train, val, test).weights(terms)).sum(dim=(-2, -1))
     (gradient,) = torch.autograd.grad(losses.sum(), logits)
     plain = torch.stack(
         [nn.functional.cross_entropy(logits[run][train[run]], y[train[run]]) for run in range(RUNS)]
@@ -36,8 +35,8 @@ def test_loss_and_gradient_are_cross_entropy():
 
 
 def test_evaluation_of_every_run():
-    logits, y, _, val, test = example()
-    found = Evaluation(y, val, test, logits.dtype)(logits)
+    logits, y, train, val, test = example()
+    found = NodeTask(logits, y, train, val, test).evaluate(logits)
     assert found.shape == (2, 2, RUNS)
     for run in range(RUNS):
         for part, mask in enumerate((val[run], test[run])):
@@ -48,8 +47,8 @@ def test_evaluation_of_every_run():
 
 
 def test_a_part_without_nodes_is_zero():
-    logits, y, _, val, test = example()
-    found = Evaluation(y, val, torch.zeros_like(test), logits.dtype)(logits)
+    logits, y, train, val, test = example()
+    found = NodeTask(logits, y, train, val, torch.zeros_like(test)).evaluate(logits)
     assert not found[:, 1].any()
 
 

@@ -19,8 +19,9 @@ from specformer.errors import ConfigError
 from specformer.spectrum.implicit.polynomial import ChebyshevTerms, chebyshev_terms
 from specformer.training.engine.distributed import epoch_seed
 from specformer.training.engine.stacking import unstack
+from specformer.training.evaluation.node_objectives import NodeTask
 from specformer.training.loops.node_batches import fit_node_batches
-from specformer.training.loops.nodes import NodeFit, NodeTask, fit_nodes
+from specformer.training.loops.nodes import NodeFit, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
 

@@ -21,8 +21,9 @@ from specformer import Specformer, decompose
 from specformer.baselines import GCN, Propagation
 from specformer.datasets import csbm, random_60_20_20
 from specformer.training.engine.stacking import trained_state, unstack
+from specformer.training.evaluation.node_objectives import NodeTask
 from specformer.training.loops import nodes as node_loop
-from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask, fit_nodes
+from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, fit_nodes
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
 

@@ -21,8 +21,9 @@ from specformer.datasets import csbm, random_60_20_20
 from specformer.errors import ConfigError
 from specformer.training.engine.capture import Repeated
 from specformer.training.engine.stacking import unstack
+from specformer.training.evaluation.node_objectives import NodeTask
 from specformer.training.loops import nodes as node_loop
-from specformer.training.loops.nodes import NodeFit, NodeRuns, NodeTask, fit_nodes
+from specformer.training.loops.nodes import NodeFit, NodeRuns, fit_nodes
 from specformer.training.optim.schedule import Schedule
 
 RUNS = 3

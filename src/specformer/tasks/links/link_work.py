@@ -34,8 +34,8 @@ from specformer.training.evaluation.link_objectives import (
     link_figures,
     link_scores,
 )
+from specformer.training.evaluation.node_objectives import features_on
 from specformer.training.evaluation.summaries import summary
-from specformer.training.loops.nodes import features_on
 from specformer.training.runs.folder import FEATURES, RunFolder
 
 _BOOK = RecipeBook("links.yaml")

@@ -31,9 +31,10 @@ from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
 from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.training.evaluation.node_objectives import NodeTask
 from specformer.training.evaluation.summaries import confusion, summary
 from specformer.training.loops.node_batches import check_batches, fit_node_batches
-from specformer.training.loops.nodes import FullBatchTask, NodeFit, NodeTask, fit_nodes
+from specformer.training.loops.nodes import FullBatchTask, NodeFit, fit_nodes
 from specformer.training.optim.early_stopping import refuse_lost, warn_of_divergence
 from specformer.training.runs.checkpoint import Checkpoint, numbered
 from specformer.training.runs.folder import FEATURES, TARGETS
@@ -200,7 +201,7 @@ def learn_nodes(
     if prepared[0].scaling == "columns":
         row["features"] = prepared[0].told()
     beside = [{FEATURES: own.to_json()} for own in prepared]
-    if scale := task.objective.scale:
+    if scale := task.scale:
         for run, documents in enumerate(beside):
             mean, std = (part[run, 0].tolist() for part in scale)
             documents[TARGETS] = {"mean": mean, "std": std}
@@ -226,7 +227,7 @@ def _tested(fitted: Fitted, in_parts: bool) -> dict[str, np.ndarray]:
         )
     if not in_parts and (task.loss != "ce" or task.metric in ("rocauc", "ap")):
         outputs, task = task.share.whole(outputs), task.gathered()
-        told = task.objective.predictions(outputs)
+        told = task.predictions(outputs)
         true = task.y.expand(*outputs.shape[:2], *task.y.shape[1:])[task.test]
         if task.loss == "ce":
             told, true = told[..., 1:], true.unsqueeze(-1)

@@ -20,7 +20,7 @@ from specformer.nn.spectral_model import attention_matrix
 from specformer.spectrum import Spectrum
 from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import Scale
-from specformer.training.loops.nodes import NodeTask
+from specformer.training.evaluation.node_objectives import NodeTask
 
 #: Bins of energy over the spectrum, and its range.
 _BINS, _RANGE = 64, (0.0, 2.0)

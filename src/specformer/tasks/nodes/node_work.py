@@ -49,7 +49,8 @@ from specformer.tasks.nodes.node_recipe import (
 )
 from specformer.tasks.task import Outcome, Work, check_parts
 from specformer.training.engine.distributed import ALONE, Share, Workers
-from specformer.training.loops.nodes import FullBatchTask, NodeTask
+from specformer.training.evaluation.node_objectives import NodeTask
+from specformer.training.loops.nodes import FullBatchTask
 
 logger = logging.getLogger(__name__)
 

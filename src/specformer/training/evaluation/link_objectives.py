@@ -31,61 +31,6 @@ def link_scores(outputs: Tensor, pairs: Tensor) -> Tensor:
     return torch.mul(*ends).sum(dim=-1)
 
 
-class LinkObjective:
-    r"""Cross-entropy of the training links and of as many other pairs, drawn in every epoch.
-
-    .. math::
-        \frac{1}{2E} \Bigl( \sum_{(u, v) \in E} \log(1 + e^{-z_u^\top z_v})
-        + \sum_{(u, v) \notin E} \log(1 + e^{z_u^\top z_v}) \Bigr)
-
-    Pairs are drawn among all that are not training links; held-out links are not known here. All
-    runs take the same pairs. The device's generator draws them; a run seeds it, and checkpoints
-    keep its state.
-    """
-
-    def __init__(self, links: Tensor, others: NonLinks) -> None:
-        self._links, self._others = links, others
-
-    def terms(self, outputs: Tensor) -> Tensor:
-        """The terms ``[R, 2E, 1]`` of the losses, which are sums of terms times :meth:`weights`."""
-        drawn = self._others.draw(self._links.shape[1])
-        linked, other = link_scores(outputs, self._links), link_scores(outputs, drawn)
-        return softplus(torch.cat([-linked, other], dim=-1)).unsqueeze(-1)
-
-    def weights(self, terms: Tensor) -> Tensor:
-        """The gradient of the losses with respect to the :meth:`terms`."""
-        return torch.full_like(terms, 1.0 / terms.shape[-2])
-
-
-class LinkEvaluation:
-    """Mean losses and figures over the pairs that validate and test.
-
-    Shapes: outputs ``[R, n, channels]`` to ``[loss and figure, validation and test, R]``.
-    """
-
-    def __init__(self, parts: list[tuple[Tensor, Tensor]], metric: str) -> None:
-        pairs = [each for part in parts for each in part]
-        self._pairs = torch.cat(pairs, dim=1)
-        #: By part and kind of pair, links first: ``[parts, 2, pairs]``.
-        ends = torch.tensor([each.shape[1] for each in pairs]).cumsum(0)
-        numbers = torch.arange(self._pairs.shape[1])
-        owner = torch.searchsorted(ends, numbers, right=True)
-        masks = torch.stack([owner == place for place in range(len(pairs))])
-        self._masks = masks.unflatten(0, (len(parts), 2)).to(self._pairs.device)
-        self._signs = 1.0 - 2.0 * self._masks[:, 0].any(dim=0).float()
-        self._judge = {"rocauc": rocauc, "ap": average_precision}[metric]
-
-    @torch.no_grad()
-    def __call__(self, outputs: Tensor) -> Tensor:
-        scores = link_scores(outputs, self._pairs)
-        counted = self._masks.any(dim=1).unsqueeze(1)  # [parts, 1, pairs]
-        losses = (softplus(self._signs * scores) * counted).sum(dim=-1) / counted.sum(dim=-1)
-        shape = len(self._masks), len(scores), 1, -1
-        links, others = (mask[:, None, None].expand(shape) for mask in self._masks.unbind(dim=1))
-        figures = self._judge(scores.unsqueeze(1), links, others).squeeze(-1)
-        return torch.stack([losses, figures.to(losses.dtype)])
-
-
 @dataclass(frozen=True)
 class LinkTask:
     """Features ``[n, in]``, a split of the links, and how many models learn from it."""
@@ -106,16 +51,60 @@ class LinkTask:
         return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
 
     @cached_property
-    def objective(self) -> LinkObjective:
-        """The loss that training minimises, without held-out links."""
+    def _learned(self) -> tuple[Tensor, NonLinks]:
+        """The training links, and what draws other pairs; held-out links are not known here."""
         device = self.x.device
-        links = torch.as_tensor(self.split.train).to(device)
-        return LinkObjective(links, NonLinks(self.split.graph.adjacency, device))
+        others = NonLinks(self.split.graph.adjacency, device)
+        return torch.as_tensor(self.split.train).to(device), others
+
+    def terms(self, outputs: Tensor) -> Tensor:
+        r"""The terms ``[R, 2E, 1]`` of the losses, which are sums of terms times :meth:`weights`.
+
+        They are the cross-entropy of the training links and of as many other pairs, drawn in
+        every epoch:
+
+        .. math::
+            \frac{1}{2E} \Bigl( \sum_{(u, v) \in E} \log(1 + e^{-z_u^\top z_v})
+            + \sum_{(u, v) \notin E} \log(1 + e^{z_u^\top z_v}) \Bigr)
+
+        All runs take the same pairs. The device's generator draws them; a run seeds it, and
+        checkpoints keep its state.
+        """
+        links, others = self._learned
+        drawn = others.draw(links.shape[1])
+        linked, other = link_scores(outputs, links), link_scores(outputs, drawn)
+        return softplus(torch.cat([-linked, other], dim=-1)).unsqueeze(-1)
+
+    def weights(self, terms: Tensor) -> Tensor:
+        """The gradient of the losses with respect to the :meth:`terms`."""
+        return torch.full_like(terms, 1.0 / terms.shape[-2])
+
+    @torch.no_grad()
+    def evaluate(self, outputs: Tensor) -> Tensor:
+        """Mean losses and figures over the pairs that validate and test.
+
+        Shapes: outputs ``[R, n, channels]`` to ``[loss and figure, validation and test, R]``.
+        """
+        pairs, masks, signs = self._judged
+        scores = link_scores(outputs, pairs)
+        counted = masks.any(dim=1).unsqueeze(1)  # [parts, 1, pairs]
+        losses = (softplus(signs * scores) * counted).sum(dim=-1) / counted.sum(dim=-1)
+        shape = len(masks), len(scores), 1, -1
+        links, others = (mask[:, None, None].expand(shape) for mask in masks.unbind(dim=1))
+        judge = {"rocauc": rocauc, "ap": average_precision}[self.metric]
+        figures = judge(scores.unsqueeze(1), links, others).squeeze(-1)
+        return torch.stack([losses, figures.to(losses.dtype)])
 
     @cached_property
-    def evaluation(self) -> LinkEvaluation:
-        """Losses and figures of the held-out links."""
-        return LinkEvaluation([self.pairs("val"), self.pairs("test")], self.metric)
+    def _judged(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Held-out pairs, by part and kind, links first, ``[2, 2, pairs]``, and signs of losses."""
+        every = [*self.pairs("val"), *self.pairs("test")]
+        pairs = torch.cat(every, dim=1)
+        ends = torch.tensor([each.shape[1] for each in every]).cumsum(0)
+        owner = torch.searchsorted(ends, torch.arange(pairs.shape[1]), right=True)
+        masks = torch.stack([owner == place for place in range(len(every))])
+        masks = masks.unflatten(0, (2, 2)).to(pairs.device)
+        return pairs, masks, 1.0 - 2.0 * masks[:, 0].any(dim=0).float()
 
     def pairs(self, part: str) -> tuple[Tensor, Tensor]:
         """The links of a held-out part and its other pairs, ``[2, count]`` each."""

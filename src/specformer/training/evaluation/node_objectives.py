@@ -1,4 +1,4 @@
-r"""The loss of training on nodes, and its evaluation, for all runs at once.
+r"""What is learned on nodes: features, targets, loss and evaluation, for all runs at once.
 
 Nothing here waits for the device, so that an epoch can be captured. Shapes: ``R`` runs, ``t``
 targets, ``n`` nodes. Nodes with a weight of 0 do not count.
@@ -6,12 +6,17 @@ targets, ``n`` nodes. Nodes with a weight of 0 do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from specformer.datasets.splits import Split
+from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.evaluation.graph_metrics import Loss, Scale, predictions
 
@@ -95,45 +100,6 @@ def mean_over(weights: Tensor, values: Tensor, share: Share) -> Tensor:
     return share.sum((weights * values).sum(dim=-1)) / share.sum(weights.sum(dim=-1))
 
 
-def training_targets(
-    y: Tensor, train: Tensor, classes: int, dtype: torch.dtype, share: Share = WHOLE
-) -> Tensor:
-    r"""The weights of log-probabilities ``[runs, n, classes]`` in the loss, which is their sum.
-
-    .. math::
-        \frac{1}{|T|} \sum_{i \in T} -\log p_i[y_i] = \sum_{i, c} \log p_i[c]\, t_i[c], \quad
-        t_i[c] = -\frac{[i \in T]\,[y_i = c]}{|T|}
-
-    Its gradient is a product, not a scatter. Shapes: y ``[n]``, train ``[runs, n]``.
-    """
-    shares = train.to(dtype) / share.sum(train.sum(dim=-1, keepdim=True)).clamp_min(1)
-    return -shares.unsqueeze(-1) * nn.functional.one_hot(y, classes).to(dtype)
-
-
-class Evaluation:
-    """Mean losses and accuracies over the validation and the test nodes.
-
-    Shapes: y ``[n]``, masks ``[runs, n]``; logits ``[runs, n, classes]`` to
-    ``[loss and accuracy, validation and test, runs]``.
-    """
-
-    def __init__(
-        self, y: Tensor, val: Tensor, test: Tensor, dtype: torch.dtype, share: Share = WHOLE
-    ) -> None:
-        self._y, self._share = y, share
-        self._labels = y.expand_as(val).unsqueeze(-1)
-        self._masks = torch.stack([val, test]).to(dtype)
-        counts = share.sum(self._masks.sum(dim=-1)).clamp_min(1.0)
-        self._counts = torch.stack([-counts, counts])  # the loss is minus the log-probability
-
-    @torch.no_grad()
-    def __call__(self, logits: Tensor) -> Tensor:
-        values = self._masks.new_empty(2, *logits.shape[:-1])
-        torch.gather(logits.log_softmax(dim=-1), -1, self._labels, out=values[0].unsqueeze(-1))
-        torch.eq(logits.argmax(dim=-1), self._y, out=values[1])
-        return self._share.sum((values.unsqueeze(1) * self._masks).sum(dim=-1)) / self._counts
-
-
 class BestEpochs:
     """The figures of every run at the epochs two rules pick, updated on the device.
 
@@ -143,9 +109,8 @@ class BestEpochs:
     """
 
     def __init__(self, runs: int, dtype: torch.dtype, device: torch.device) -> None:
-        options: dict[str, Any] = {"dtype": dtype, "device": device}
-        self.score = torch.full((2, runs), float("inf"), **options)
-        self.figure = torch.zeros(2, 2, runs, **options)
+        self.score = torch.full((2, runs), float("inf"), dtype=dtype, device=device)
+        self.figure = torch.zeros(2, 2, runs, dtype=dtype, device=device)
         self.epoch = torch.zeros(2, runs, dtype=torch.long, device=device)
 
     @torch.no_grad()
@@ -173,50 +138,116 @@ class BestEpochs:
         }
 
 
-class NodeObjective:
-    """The loss of many runs on one graph.
+@dataclass(frozen=True)
+class NodeTask:
+    """What many runs learn on one graph, and how they are judged.
 
     Args:
+        x: features ``[n, in]`` or ``[R, n, in]``.
+        y: classes ``[n]``, or targets ``[n, t]``, NaN where they are not known.
+        train, val, test: masks ``[R, n]``.
         loss: ``"ce"`` of classes, ``"bce"`` of several labels, ``"mse"`` or ``"l1"`` of numbers,
             which are learned with mean 0 and variance 1 over the training nodes of each run.
-        y: classes ``[n]``, or targets ``[n, t]``, NaN where they are not known.
-        train: masks ``[R, n]``.
-        dtype: of the outputs.
+        metric: a name of :data:`~specformer.training.evaluation.graph_metrics.METRICS` that goes
+            with the loss.
         share: which of all nodes these are; losses are then this worker's part of the sum.
     """
 
-    def __init__(
-        self, loss: Loss, y: Tensor, train: Tensor, dtype: torch.dtype, share: Share = WHOLE
-    ) -> None:
-        self.loss, self.y, self._train, self.share = loss, y, train, share
-        #: Which targets ``[n, t]`` are known; a node without a class is in no mask.
-        self.known = torch.ones_like(y, dtype=torch.bool).unsqueeze(-1)
-        self.scale: Scale | None = None
+    x: Tensor | SparseFeatures
+    y: Tensor
+    train: Tensor
+    val: Tensor
+    test: Tensor
+    loss: Loss = "ce"
+    metric: str = "accuracy"
+    share: Share = WHOLE
+
+    @classmethod
+    def from_splits(
+        cls,
+        x: np.ndarray | sp.csr_array,
+        y: np.ndarray,
+        splits: Sequence[Split],
+        device: torch.device,
+        loss: Loss = "ce",
+        metric: str = "accuracy",
+        share: Share = WHOLE,
+    ) -> NodeTask:
+        """Stack the masks of several splits of one graph; sparse features stay sparse.
+
+        Dense ones may be those of each run, ``[R, n, in]``. Of all this, a worker takes its
+        ``share``.
+        """
+        rows = share.rows
+        train, val, test = (
+            torch.as_tensor(np.stack([getattr(split, part)[rows] for split in splits])).to(device)
+            for part in ("train", "val", "test")
+        )
+        labels = torch.as_tensor(y[rows]).to(device)
         if loss == "ce":
-            return
-        self.known = ~y.isnan()
-        wanted = y.to(dtype)
-        if loss in ("mse", "l1"):
-            learned = (wanted.where(mask.unsqueeze(-1), torch.nan) for mask in train)
-            scales = [Scale.of(share.whole(each)) for each in learned]
-            mean, std = (torch.stack(parts).unsqueeze(1) for parts in zip(*scales, strict=True))
-            self.scale = Scale(mean, std)
-            wanted = self.scale.standardised(wanted)
-        #: Targets as they are learned, ``[n, t]`` or ``[R, n, t]``.
-        self.wanted = wanted.nan_to_num()
+            labels = labels.clamp_min(0)  # unlabelled nodes are in no mask
+        return cls(features_on(device, share.own(x)), labels, train, val, test, loss, metric, share)
+
+    @property
+    def runs(self) -> int:
+        return len(self.train)
+
+    @property
+    def in_channels(self) -> int:
+        """Features of a node."""
+        return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
+
+    def gathered(self) -> NodeTask:
+        """The labels and masks of all workers' nodes; features stay those of this one's."""
+        share = self.share
+        train, val, test = (
+            share.whole(part.byte(), dim=-1).bool() for part in (self.train, self.val, self.test)
+        )
+        y = share.whole(self.y, dim=0)
+        return replace(self, y=y, train=train, val=val, test=test, share=WHOLE)
+
+    @cached_property
+    def scale(self) -> Scale | None:
+        """Mean and deviation ``[R, 1, t]`` of numbers over the training nodes of each run."""
+        if self.loss not in ("mse", "l1"):
+            return None
+        y = self.y.to(self.x.dtype)
+        learned = (y.where(mask.unsqueeze(-1), torch.nan) for mask in self.train)
+        scales = [Scale.of(self.share.whole(each)) for each in learned]
+        return Scale(*(torch.stack(parts).unsqueeze(1) for parts in zip(*scales, strict=True)))
+
+    @cached_property
+    def known(self) -> Tensor:
+        """Which targets ``[n, t]`` are known; a node without a class is in no mask."""
+        if self.loss == "ce":
+            return torch.ones_like(self.y, dtype=torch.bool).unsqueeze(-1)
+        return ~self.y.isnan()
+
+    @cached_property
+    def wanted(self) -> Tensor:
+        """Targets as they are learned, ``[n, t]`` or ``[R, n, t]``."""
+        wanted = self.y.to(self.x.dtype)
+        return (self.scale.standardised(wanted) if self.scale else wanted).nan_to_num()
 
     def terms(self, outputs: Tensor) -> Tensor:
         """The terms of the losses, which are sums of terms times :meth:`weights`."""
         return outputs.log_softmax(dim=-1) if self.loss == "ce" else self.errors(outputs)
 
-    def weights(self, outputs: Tensor) -> Tensor:
-        """The gradient of the losses with respect to the :meth:`terms`."""
+    def weights(self, terms: Tensor) -> Tensor:
+        r"""The gradient of the losses with respect to the :meth:`terms`.
+
+        For classes, with which the gradient of outputs is a product and not a scatter:
+
+        .. math::
+            \frac{1}{|T|} \sum_{i \in T} -\log p_i[y_i] = \sum_{i, c} \log p_i[c]\, t_i[c], \quad
+            t_i[c] = -\frac{[i \in T]\,[y_i = c]}{|T|}
+        """
         if self.loss == "ce":
-            classes = outputs.shape[-1]
-            return training_targets(self.y, self._train, classes, outputs.dtype, self.share)
-        counted = self.counted(self._train).to(outputs.dtype)
-        number = self.share.sum(counted.sum(dim=(-2, -1), keepdim=True))
-        return counted / number.clamp_min(1.0)
+            number = self.share.sum(self.train.sum(dim=-1, keepdim=True)).clamp_min(1)
+            shares = self.train.to(terms.dtype) / number
+            return -shares.unsqueeze(-1) * nn.functional.one_hot(self.y, terms.shape[-1]).to(terms)
+        counted = self.counted(self.train).to(terms.dtype)
+        return counted / self.share.sum(counted.sum(dim=(-2, -1), keepdim=True)).clamp_min(1.0)
 
     def errors(self, outputs: Tensor, nodes: Tensor | None = None) -> Tensor:
         """The error of every target ``[R, b, t]`` of the nodes; 0 where a target is unknown."""
@@ -246,75 +277,78 @@ class NodeObjective:
         """Outputs as people read them: probabilities, or numbers in their own units."""
         return self.scale.original(outputs) if self.scale else predictions(self.loss, outputs)
 
-
-class NodeEvaluation:
-    """Mean losses and figures over the validation and the test nodes.
-
-    ``metric`` is a name of :data:`~specformer.training.evaluation.graph_metrics.METRICS` that goes
-    with the loss. Shapes: masks ``[R, n]``; outputs ``[R, n, channels]`` to
-    ``[loss and figure, validation and test, R]``.
-    """
-
-    def __init__(
-        self, objective: NodeObjective, metric: str, val: Tensor, test: Tensor, dtype: torch.dtype
-    ) -> None:
-        self._objective, self._metric, self._dtype = objective, metric, dtype
-        self._share = share = objective.share
-        parts = torch.stack([objective.counted(mask) for mask in (val, test)])
-        #: ``[parts, R, t, n]``, and how many count in all.
-        self._weights = parts.mT.to(dtype).contiguous()
-        self._counts = share.sum(self._weights.sum(dim=(-2, -1))).clamp_min(1.0)
-        if objective.scale is not None:
-            wanted = objective.wanted.mT
-            centred = wanted - mean_over(self._weights, wanted, share).unsqueeze(-1)
-            self._spread = share.sum((self._weights * centred.square()).sum(dim=-1))
-
     @torch.no_grad()
-    def __call__(self, outputs: Tensor) -> Tensor:
-        errors = self._objective.errors(outputs).mT
-        losses = self._share.sum((self._weights * errors).sum(dim=(-2, -1))) / self._counts
+    def evaluate(self, outputs: Tensor) -> Tensor:
+        """Mean losses and figures over the validation and the test nodes.
+
+        Shapes: outputs ``[R, n, channels]`` to ``[loss and figure, validation and test, R]``.
+        """
+        weights, counts, signed = self._judged
+        if self.loss == "ce" and self.metric == "accuracy":  # as what follows, in fewer kernels
+            values = weights.new_empty(2, *outputs.shape[:-1])
+            labels = self.y.expand(outputs.shape[:-1]).unsqueeze(-1)
+            torch.gather(outputs.log_softmax(dim=-1), -1, labels, out=values[0].unsqueeze(-1))
+            torch.eq(outputs.argmax(dim=-1), self.y, out=values[1])
+            parts = values.unsqueeze(1) * weights.squeeze(2)
+            return self.share.sum(parts.sum(dim=-1)) / signed
+        errors = self.errors(outputs).mT
+        losses = self.share.sum((weights * errors).sum(dim=(-2, -1))) / counts
         figures = self._figures(outputs).nanmean(dim=-1)  # of those that are numbers
-        return torch.stack([losses, figures.to(self._dtype)])
+        return torch.stack([losses, figures.to(losses.dtype)])
+
+    @cached_property
+    def _judged(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Which targets validate and test, ``[2, R, t, n]``, and how many, ``[2, R]``.
+
+        The counts again with their negative before them: a loss is minus a sum of logarithms.
+        """
+        parts = torch.stack([self.counted(mask) for mask in (self.val, self.test)])
+        weights = parts.mT.to(self.x.dtype).contiguous()
+        counts = self.share.sum(weights.sum(dim=(-2, -1))).clamp_min(1.0)
+        return weights, counts, torch.stack([-counts, counts])
 
     def _figures(self, outputs: Tensor) -> Tensor:
-        """One for each target, ``[parts, R, t]``."""
-        if self._objective.scale is not None:
-            return self._of_numbers((outputs - self._objective.wanted).mT, self._objective.scale)
-        if self._objective.loss == "bce":
-            return self._of_labels(outputs.mT, self._objective.wanted.mT)
-        true = self._objective.y.unsqueeze(0)
-        if self._metric == "f1":
+        """One for each target, ``[2, R, t]``."""
+        if self.scale is not None:
+            return self._of_numbers((outputs - self.wanted).mT, self.scale)
+        if self.loss == "bce":
+            return self._of_labels(outputs.mT, self.wanted.mT)
+        true = self.y.unsqueeze(0)
+        if self.metric == "f1":
             predicted = outputs.argmax(dim=-1).unsqueeze(1)
-            classes = outputs.shape[-1]
-            return macro_f1(predicted, true, self._weights, classes, self._share)
+            return macro_f1(predicted, true, self._judged[0], outputs.shape[-1], self.share)
         return self._of_labels((outputs[..., 1] - outputs[..., 0]).unsqueeze(1), true)
 
     def _of_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Scores ``[R, t, n]`` against labels of 0 and 1 ``[t, n]``."""
-        if self._metric == "accuracy":
+        weights = self._judged[0]
+        if self.metric == "accuracy":
             right = (scores > 0) == (labels == 1)
-            return mean_over(self._weights, right.to(scores.dtype), self._share)
-        ap = self._metric == "ap"
-        judge = average_precision if ap else rocauc
-        parts = (scores, self._weights * (labels == 1), self._weights * (labels == 0))
-        return judge(*(self._share.whole(part, dim=-1) for part in parts))  # ranks need all nodes
+            return mean_over(weights, right.to(scores.dtype), self.share)
+        judge = average_precision if self.metric == "ap" else rocauc
+        parts = (scores, weights * (labels == 1), weights * (labels == 0))
+        return judge(*(self.share.whole(part, dim=-1) for part in parts))  # ranks need all nodes
 
     def _of_numbers(self, errors: Tensor, scale: Scale) -> Tensor:
         """Errors ``[R, t, n]`` of the targets as they are learned."""
-        if self._metric == "mae":
-            mean = mean_over(self._weights, errors.abs(), self._share)
-            return scale.std.mT.squeeze(-1) * mean
-        if self._metric == "rmse":
-            mean = mean_over(self._weights, errors.square(), self._share)
-            return scale.std.mT.squeeze(-1) * mean.sqrt()
-        left = self._share.sum((self._weights * errors.square()).sum(dim=-1))
+        weights, std = self._judged[0], scale.std.mT.squeeze(-1)
+        if self.metric == "mae":
+            return std * mean_over(weights, errors.abs(), self.share)
+        if self.metric == "rmse":
+            return std * mean_over(weights, errors.square(), self.share).sqrt()
+        left = self.share.sum((weights * errors.square()).sum(dim=-1))
         return (1 - left / self._spread).where(self._spread > 0, torch.nan)
 
+    @cached_property
+    def _spread(self) -> Tensor:
+        """The sum of squares ``[2, R, t]`` of numbers around their mean in either part."""
+        weights, wanted = self._judged[0], self.wanted.mT
+        centred = wanted - mean_over(weights, wanted, self.share).unsqueeze(-1)
+        return self.share.sum((weights * centred.square()).sum(dim=-1))
 
-def evaluation_of(
-    objective: NodeObjective, metric: str, val: Tensor, test: Tensor, dtype: torch.dtype
-) -> Callable[[Tensor], Tensor]:
-    """Losses and figures of all runs; accuracy of classes by a class with fewer kernels."""
-    if objective.loss == "ce" and metric == "accuracy":
-        return Evaluation(objective.y, val, test, dtype, objective.share)
-    return NodeEvaluation(objective, metric, val, test, dtype)
+
+def features_on(device: torch.device, x: np.ndarray | sp.csr_array) -> Tensor | SparseFeatures:
+    """Features on a device; sparse ones stay sparse."""
+    if isinstance(x, np.ndarray):
+        return torch.as_tensor(x, dtype=torch.float32).to(device)
+    return SparseFeatures.from_scipy(x).to(device)

@@ -12,7 +12,8 @@ from specformer.nn import Specformer
 from specformer.spectrum.implicit.polynomial import ChebyshevRows, ChebyshevTerms
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import epoch_seed
-from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns, NodeTask
+from specformer.training.evaluation.node_objectives import NodeTask
+from specformer.training.loops.nodes import Monitor, NodeFit, NodeRuns
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.checkpoint import Checkpoint
 from specformer.training.runs.progress import Update
@@ -51,22 +52,22 @@ def fit_node_batches(
     check_batches(models)
     runs = NodeRuns(models, task, schedule, monitor)
     model, optimiser = runs.model, runs.optimiser
-    objective, accurate = task.objective, task.loss == "ce" and task.metric == "accuracy"
-    judge, share, workers, seed = task.evaluation, task.share, runs.workers, torch.initial_seed()
+    accurate = task.loss == "ce" and task.metric == "accuracy"
+    share, workers, seed = task.share, runs.workers, torch.initial_seed()
     #: Outputs of all nodes, for figures that are not sums over nodes.
     outputs: Tensor | None = None
     #: Sums over an epoch: training loss, validation loss, right validation and test nodes.
     sums = torch.zeros(4, task.runs, dtype=task.x.dtype, device=task.x.device)
     parts = (task.train, task.val, task.val, task.test)
-    counts = torch.stack([objective.counted(part).sum(dim=(-2, -1)) for part in parts])
+    counts = torch.stack([task.counted(part).sum(dim=(-2, -1)) for part in parts])
     counts = share.sum(counts)
     train_nodes = _nodes_in(share.whole(task.train.any(dim=0).byte(), dim=0))
     other_nodes, first = _nodes_in((task.val | task.test).any(dim=0)), share.rows.start or 0
 
     def train_step(nodes: Tensor, rows: ChebyshevRows) -> None:
         optimiser.zero_grad(set_to_none=False)
-        losses = objective.errors(model(rows.x, rows), nodes)
-        chosen = objective.counted(task.train, nodes)
+        losses = task.errors(model(rows.x, rows), nodes)
+        chosen = task.counted(task.train, nodes)
         number = share.sum(chosen.flatten(1).sum(dim=-1)).clamp_min(1)
         differentiate((_sum_over(chosen, losses) / number).sum())
         workers.sum_gradients(model.parameters())
@@ -84,7 +85,7 @@ def fit_node_batches(
             return
         right = (found.argmax(dim=-1) == task.y.index_select(0, nodes)).to(found.dtype)
         val, test = (mask.index_select(1, nodes) for mask in (task.val, task.test))
-        sums[1] += _sum_over(val, objective.errors(found, nodes))
+        sums[1] += _sum_over(val, task.errors(found, nodes))
         sums[2] += _sum_over(val, right)
         sums[3] += _sum_over(test, right)
 
@@ -111,7 +112,7 @@ def fit_node_batches(
         evaluate(evaluate.cut(other_nodes))
         train_loss, *evaluated = share.sum(sums) / counts.clamp_min(1)
         if outputs is not None:
-            (val_loss, _), figures = judge(outputs)
+            (val_loss, _), figures = task.evaluate(outputs)
             evaluated = [val_loss, *figures]
         runs.take_loss(train_loss)
         runs.end_epoch()

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from specformer.datasets.splits import Split
 from specformer.errors import check_known
 from specformer.nn.filter import EncoderBlock
-from specformer.nn.layers.sparse_features import SparseFeatures
 from specformer.spectrum import Keys, Spectrum
 from specformer.training.engine.capture import Repeated, beside, differentiate
-from specformer.training.engine.distributed import WHOLE, Share
 from specformer.training.engine.rewind import NOT_SOUGHT, Rewind, first_lost, layer_name
 from specformer.training.engine.stacking import stack, trained_state
-from specformer.training.evaluation.graph_metrics import Loss, metric_named
+from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.link_objectives import LinkTask
-from specformer.training.evaluation.node_objectives import BestEpochs, NodeObjective, evaluation_of
+from specformer.training.evaluation.node_objectives import BestEpochs, NodeTask
 from specformer.training.optim.early_stopping import EarlyStopping
 from specformer.training.optim.schedule import Schedule, moments, settle_moments
 from specformer.training.runs.checkpoint import Checkpoint, Interruption
@@ -36,80 +30,6 @@ _READ_EVERY = 50
 _SAVE_EVERY = 200
 #: Seconds between two readings on a CPU, where slow epochs may make 50 of them a long time.
 _TELL_EVERY = 1.0
-
-
-@dataclass(frozen=True)
-class NodeTask:
-    """Features ``[n, in]`` or ``[runs, n, in]``, labels and masks ``[runs, n]``.
-
-    Labels are classes ``[n]``, or targets ``[n, t]`` with NaN where they are not known, as the loss
-    has them (:class:`~specformer.training.evaluation.node_objectives.NodeObjective`).
-    """
-
-    x: Tensor | SparseFeatures
-    y: Tensor
-    train: Tensor
-    val: Tensor
-    test: Tensor
-    loss: Loss = "ce"
-    metric: str = "accuracy"
-    #: Which of all nodes these are.
-    share: Share = WHOLE
-
-    @classmethod
-    def from_splits(
-        cls,
-        x: np.ndarray | sp.csr_array,
-        y: np.ndarray,
-        splits: Sequence[Split],
-        device: torch.device,
-        loss: Loss = "ce",
-        metric: str = "accuracy",
-        share: Share = WHOLE,
-    ) -> NodeTask:
-        """Stack the masks of several splits of one graph; sparse features stay sparse.
-
-        Dense ones may be those of each run, ``[runs, n, in]``. Of all this, a worker takes its
-        ``share``.
-        """
-        rows = share.rows
-        train, val, test = (
-            torch.as_tensor(np.stack([getattr(split, part)[rows] for split in splits])).to(device)
-            for part in ("train", "val", "test")
-        )
-        labels = torch.as_tensor(y[rows]).to(device)
-        if loss == "ce":
-            labels = labels.clamp_min(0)  # unlabelled nodes are in no mask
-        features = features_on(device, share.own(x))
-        return cls(features, labels, train, val, test, loss, metric, share)
-
-    @property
-    def runs(self) -> int:
-        return len(self.train)
-
-    @property
-    def in_channels(self) -> int:
-        """Features of a node."""
-        return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
-
-    @cached_property
-    def objective(self) -> NodeObjective:
-        """The loss that training minimises."""
-        return NodeObjective(self.loss, self.y, self.train, self.x.dtype, self.share)
-
-    def gathered(self) -> NodeTask:
-        """The labels and masks of all workers' nodes; features stay those of this one's."""
-        share = self.share
-        train, val, test = (
-            share.whole(part.byte(), dim=-1).bool() for part in (self.train, self.val, self.test)
-        )
-        y = share.whole(self.y, dim=0)
-        return replace(self, y=y, train=train, val=val, test=test, share=WHOLE)
-
-    @cached_property
-    def evaluation(self) -> Callable[[Tensor], Tensor]:
-        """Losses and figures of the validation and the test nodes."""
-        return evaluation_of(self.objective, self.metric, self.val, self.test, self.x.dtype)
 
 
 #: Tasks whose every step takes all nodes of one graph.
@@ -319,13 +239,6 @@ class NodeRuns:
         yield ~self.curves[: last + 1, :, :2].isfinite().all(dim=-1).all(dim=0)
 
 
-def features_on(device: torch.device, x: np.ndarray | sp.csr_array) -> Tensor | SparseFeatures:
-    """Features on a device; sparse ones stay sparse."""
-    if isinstance(x, np.ndarray):
-        return torch.as_tensor(x, dtype=torch.float32).to(device)
-    return SparseFeatures.from_scipy(x).to(device)
-
-
 def fit_nodes(
     models: Sequence[nn.Module],
     task: FullBatchTask,
@@ -355,7 +268,6 @@ def fit_nodes(
     runs = NodeRuns(models, task, schedule, monitor)
     model, optimiser, device = runs.model, runs.optimiser, task.x.device
     points = () if landmarks is None else (landmarks,)
-    objective, evaluation = task.objective, task.evaluation
     weights: Tensor | None = None
     share, workers, seed = task.share, runs.workers, torch.initial_seed()
 
@@ -363,9 +275,9 @@ def fit_nodes(
         nonlocal weights
         runs.begin_epoch()
         optimiser.zero_grad()  # a gradient that is not there need not be added to
-        terms = objective.terms(model(task.x, operator, *points))
+        terms = task.terms(model(task.x, operator, *points))
         if weights is None:  # in the first epoch, which is never captured
-            weights = objective.weights(terms)
+            weights = task.weights(terms)
         to_terms = weights  # the gradient of the loss, which is the sum of their product
         with beside(lambda: runs.take_loss(loss_of(terms.detach() * to_terms)), device):
             differentiate(terms, to_terms)
@@ -377,7 +289,7 @@ def fit_nodes(
     @torch.no_grad()
     def evaluate() -> None:
         model.eval()
-        (val_loss, _), (val, test) = evaluation(model(task.x, operator, *points))
+        (val_loss, _), (val, test) = task.evaluate(model(task.x, operator, *points))
         runs.take_evaluation(val_loss, val, test)
 
     # Running averages of batch norms are changed by training and read by evaluation.
