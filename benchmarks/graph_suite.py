@@ -1,4 +1,7 @@
-r"""Many small graphs: a training step of our loop, the plain version and PyG's loop."""
+r"""Many small graphs: a step of our loop, the plain version, PyG's loop and PyG's GPS.
+
+A case is a data set, or ``SOURCE:RECIPE`` for a recipe other than the set's own.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
+from torch_geometric.transforms import AddRandomWalkPE
 
 from benchmarks.floor import Peaks, graph_work
 from benchmarks.measure import Candidate, Plan, Runner, Setting, bench_row, measure
 from benchmarks.plain_graph import PlainBatch, PlainGraphSpecformer
 from benchmarks.plain_loop import step_plainly
+from benchmarks.pyg_gps import WALK_STEPS, PyGGPS
 from specformer.datasets import Batch, Batches, BatchShape, GraphStore, graph_set, graph_split
 from specformer.nn import GraphSpecformer
 from specformer.spectrum import decompose_many
-from specformer.tasks.graphs.graph_models import cardinalities, graph_model
+from specformer.tasks.graphs.graph_models import cardinalities, graph_model, largest_ring
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.precision import matmul_precision
@@ -124,19 +129,22 @@ def plain_steps(
     return run
 
 
-DATASETS = ("zinc",)
+DATASETS = ("zinc", "zinc:best")
 
 
-def graph_case(source: str, setting: Setting) -> GraphCase:
+def graph_case(case: str, setting: Setting) -> GraphCase:
     """A data set by name or a file of graphs, with its recipe. The device computes its spectra."""
+    source, _, name = case.partition(":")
     graphs = graph_set(source, setting.data)
-    recipe = graph_recipe(None, source)[1].settled(graphs)
+    recipe = graph_recipe(name or None, source)[1].settled(graphs)
     spectra = decompose_many(
         graphs, matrix=recipe.matrix, device=setting.device, cache=setting.cache
     )
-    store = GraphStore.build(graphs, spectra, "cpu")
+    ring = largest_ring("specformer", recipe)
+    store = GraphStore.build(graphs, spectra, "cpu", max_ring=ring)
     train = np.flatnonzero(graph_split(graphs, recipe.split, seed=0).train)
-    return GraphCase(graphs.name, store, train, recipe, *cardinalities(graphs, recipe))
+    shown = f"{graphs.name}, {name}" if name else graphs.name
+    return GraphCase(shown, store, train, recipe, *cardinalities(graphs, recipe))
 
 
 def bench_graphs(
@@ -147,11 +155,16 @@ def bench_graphs(
     for source in sources:
         with setting.stage(source, plan) as update:
             case = graph_case(source, setting)
-            timed = (our_steps, plain_graphs, pyg_loop)
+            # The plain version, PyG's form of a batch and the floor are of the paper's form.
+            pairs = case.fresh().config["form"] == "pairs"
+            timed = (our_steps, pyg_gps) if pairs else (our_steps, plain_graphs, pyg_loop, pyg_gps)
             candidates = [candidate(case, setting.device) for candidate in timed]
             found = measure(candidates, setting.device, plan, update)
-            batch = case.recipe.schedule.batch_size
-            rows.append(bench_row(case.name, found, graph_floor(case, peaks), batch=batch))
+            batch, floor = (
+                case.recipe.schedule.batch_size,
+                None if pairs else graph_floor(case, peaks),
+            )
+            rows.append(bench_row(case.name, found, floor, batch=batch))
     return rows
 
 
@@ -188,28 +201,46 @@ def plain_graphs(case: GraphCase, device: torch.device) -> Candidate:
 
 def pyg_loop(case: GraphCase, device: torch.device) -> Candidate:
     """Our model in a user's loop: PyG's loader with two workers makes the batches."""
+    return Candidate("pyg", lambda: pyg_steps(case, case.fresh().to(device), device))
+
+
+def pyg_gps(case: GraphCase, device: torch.device) -> Candidate:
+    """GPS in that loop, from PyG's layers."""
 
     def build() -> Runner:
-        order = [batch.index.tolist() for batch in case.batches(case.store)]
-        graphs = {number: pyg_graph(case.store, number) for part in order for number in part}
-        places = {number: place for place, number in enumerate(graphs)}
-        loader = DataLoader(
-            list(graphs.values()),
-            batch_sampler=[[places[number] for number in part] for part in order],
-            num_workers=2,
-            persistent_workers=True,
-            pin_memory=device.type == "cuda",
-        )
-        batches = chain.from_iterable(repeat(loader))
-        model = case.fresh().to(device)
+        torch.manual_seed(0)
+        places = AddRandomWalkPE(WALK_STEPS)
+        model = PyGGPS(case.atoms, case.bonds, case.fresh().readout.out_features)
+        return pyg_steps(case, model.to(device), device, places)
 
-        def loss(_: int) -> Tensor:
-            batch = next(batches).to(device, non_blocking=True)
-            return case.loss(model(batch), batch.y)
+    return Candidate("gps in pyg", build)
 
-        return plain_steps(case, model, loss, device)
 
-    return Candidate("pyg", build)
+def pyg_steps(
+    case: GraphCase,
+    model: nn.Module,
+    device: torch.device,
+    transform: Callable[[Data], Data] = lambda graph: graph,
+) -> Runner:
+    """Steps of a model that takes PyG's batches of graphs, each of them transformed before."""
+    order = [batch.index.tolist() for batch in case.batches(case.store)]
+    numbers = dict.fromkeys(number for part in order for number in part)
+    graphs = [transform(pyg_graph(case.store, number)) for number in numbers]
+    places = {number: place for place, number in enumerate(numbers)}
+    loader = DataLoader(
+        graphs,
+        batch_sampler=[[places[number] for number in part] for part in order],
+        num_workers=2,
+        persistent_workers=True,
+        pin_memory=device.type == "cuda",
+    )
+    batches = chain.from_iterable(repeat(loader))
+
+    def loss(_: int) -> Tensor:
+        batch = next(batches).to(device, non_blocking=True)
+        return case.loss(model(batch), batch.y)
+
+    return plain_steps(case, model, loss, device)
 
 
 def pyg_graph(store: GraphStore, number: int) -> Data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.benchmarks.small_molecules import molecules
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
+from benchmarks.graph_suite import graph_case, our_steps, pyg_gps
 from benchmarks.measure import Plan, Setting, measure
 from benchmarks.node_suite import PEERS, node_case, our_epochs, plain_nodes
 from benchmarks.tables import bench_markdown
@@ -98,8 +100,16 @@ def test_graph(graph_file: Path, tmp_path: Path) -> None:
     (row,) = found["rows"]
     assert row.keys() >= KEYS
     assert row["ours10_ms"] is None
-    assert row["peers"].keys() == {"pyg"}
+    assert row["peers"].keys() == {"pyg", "gps in pyg"}
     assert row["floor_ms"] > 0
+
+
+def test_pair_states(graph_file: Path, tmp_path: Path) -> None:
+    case = graph_case(str(graph_file), Setting(CPU, Silent(), cache=tmp_path))
+    pairs = replace(case.recipe.model, form="pairs")
+    case = replace(case, recipe=replace(case.recipe, model=pairs))
+    for candidate in (our_steps, pyg_gps):
+        candidate(case, CPU).build()(2)
 
 
 def test_spectrum(tmp_path: Path) -> None:
