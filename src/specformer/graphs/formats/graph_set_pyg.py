@@ -90,7 +90,12 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
     if count == 0:
         raise GraphError("the set has no graphs")
     for name, held in holders.items():
-        _refuse_mixed(name, held)
+        if len(held) > 1:
+            (kind, first), (other, then) = sorted(held.items(), key=lambda each: each[1])
+            raise GraphError(
+                f"{name} holds {kind} in graph {first} and {other} in graph {then}; make all "
+                "integers or all floats"
+            )
     num_edges = np.array([each.shape[1] for each in parts["edge_index"]])
     counts = dict.fromkeys(keys, count)
     if linked := int(np.count_nonzero(num_edges)):  # without edges, features may have any type
@@ -115,32 +120,24 @@ def _of_one(data: Any, nodes: int, where: str) -> dict[str, NDArray[Any]]:
     if edges.ndim != 2 or len(edges) != 2:
         raise GraphError(f"{name} must have shape [2, edges], not {list(edges.shape)}")
     found = {"edge_index": edges}
-    for keys, rows, fields in (
-        (("x", "z"), nodes, ("x", "node_feat")),
-        (("edge_attr", "edge_type"), edges.shape[1], ("edge_x", "edge_feat")),
+    for first, second, rows, numbers, kinds in (
+        ("x", "z", nodes, "x", "node_feat"),
+        ("edge_attr", "edge_type", edges.shape[1], "edge_x", "edge_feat"),
     ):
-        features = _numbers_and_kinds(data, keys, rows, where)
-        pairs = zip(fields, features, strict=True)
-        found |= {field: feature for field, feature in pairs if feature is not None}
+        key, categories = second, getattr(data, second, None)
+        if getattr(data, first, None) is not None:
+            array = as_array(getattr(data, first), f"{where}{first}")
+            if array.dtype.kind == "f":
+                found[numbers] = _a_row_each(array, f"{where}{first}", rows)
+                rule = "but features must be finite"
+                refuse(~np.isfinite(array), array, f"{where}{first}", rule)
+            else:
+                key, categories = first, array
+        if categories is not None:
+            found[kinds] = _kinds(categories, f"{where}{key}", rows)
     if getattr(data, "y", None) is not None:
         found["y"] = as_array(data.y, f"{where}y")
     return found
-
-
-def _numbers_and_kinds(
-    data: Any, keys: tuple[str, str], rows: int, where: str
-) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Return numbers, which only the first key may hold, and categories."""
-    first, second = (getattr(data, key, None) for key in keys)
-    name, numbers = f"{where}{keys[0]}", None
-    if first is not None:
-        array = as_array(first, name)
-        if array.dtype.kind != "f":
-            return None, _kinds(array, name, rows)
-        numbers = _a_row_each(array, name, rows)
-        refuse(~np.isfinite(array), array, name, "but features must be finite")
-    kinds = None if second is None else _kinds(second, f"{where}{keys[1]}", rows)
-    return numbers, kinds
 
 
 def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
@@ -159,16 +156,6 @@ def _a_row_each(array: NDArray[Any], name: str, rows: int) -> NDArray[Any]:
     if array.ndim == 0 or len(array) != rows:
         raise GraphError(f"{name} must have shape [{rows}, columns], not {list(array.shape)}")
     return array if array.ndim > 1 else array[:, None]
-
-
-def _refuse_mixed(name: str, holders: dict[str, int]) -> None:
-    """Refuse a set in which a field holds numbers in some graphs and categories in others."""
-    if len(holders) > 1:
-        one, other = sorted(holders.items(), key=lambda each: each[1])
-        raise GraphError(
-            f"{name} holds {one[0]} in graph {one[1]} and {other[0]} in graph {other[1]}; make all "
-            "integers or all floats"
-        )
 
 
 def _joined(column: list[NDArray[Any]], name: str, count: int) -> NDArray[Any] | None:
@@ -239,13 +226,20 @@ def _load(path: Path) -> Any:
 
 def _graphs(found: Any) -> Any:
     from torch_geometric.data import Data
+    from torch_geometric.data.separate import separate
 
     if isinstance(found, tuple) and len(found) in (2, 3):  # of a data set in memory
         data, slices = found[:2]
         data = Data.from_dict(data) if isinstance(data, dict) else data
         if is_pyg(data) and (slices is None or isinstance(slices, dict)):
             try:
-                found = _separated(data, slices) if slices else data
+                found = data
+                if slices:
+                    numbers = range(len(next(iter(slices.values()))) - 1)
+                    found = [
+                        separate(type(data), data, number, slices, decrement=False)
+                        for number in numbers
+                    ]
             except (TypeError, ValueError, LookupError, AttributeError):
                 raise GraphError(
                     f"its second part does not cut the first into graphs; {_HOLDS}"
@@ -257,13 +251,3 @@ def _graphs(found: Any) -> Any:
     if is_pyg(found) or hasattr(found, "layout"):
         return found
     raise GraphError(f"is not a graph but {type(found).__name__}; {_HOLDS}")
-
-
-def _separated(data: Any, slices: dict[str, Any]) -> list[Any]:
-    from torch_geometric.data.separate import separate
-
-    count = len(next(iter(slices.values()))) - 1
-    return [
-        separate(type(data), data, idx=number, slice_dict=slices, decrement=False)
-        for number in range(count)
-    ]

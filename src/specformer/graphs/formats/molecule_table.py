@@ -27,7 +27,6 @@ from specformer.graphs.columns import (
 )
 from specformer.graphs.formats.feature_column import TRUE_FALSE, has_number, without_units
 from specformer.graphs.formats.smiles import (
-    BadMolecule,
     Molecules,
     NoMoleculeError,
     rdkit,
@@ -85,7 +84,12 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
         row 3: 'C1CC' is not valid SMILES
     """
     path, columns = Path(path), columns or Columns()
-    table = read_table(path) if is_table(path) else _read_file(path)
+    if is_table(path):
+        table = read_table(path)
+    elif not path.is_file():
+        raise GraphError(f"{path}: there is no such file")
+    else:
+        table = _read_sdf(path) if path.name.lower().endswith(_SDF) else _read_smi(path)
     if not table.lines:
         told = "rows below the header" if is_table(path) else "molecules in the file"
         raise GraphError(f"{path}: there are no {told}")
@@ -93,19 +97,14 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
     ids = table.chosen(columns.id, *MOLECULE_IDS)
     split = None if columns.targets == () else table.split(columns.split)
     targets, class_names = _targets(table, (column, ids, split), columns.targets)
-    position = {line: i for i, line in enumerate(table.lines)}
-
-    def identified(problems: Sequence[BadMolecule]) -> tuple[BadMolecule, ...]:
-        if ids is None:
-            return tuple(problems)
-        names = table.columns[ids]
-        return tuple(each._replace(id=names[position[each.row]]) for each in problems)
-
+    names = None if ids is None else table.columns[ids]
     try:
-        found = read_smiles(table.columns[column], rows=table.lines, name=bare_name(path))
+        found = read_smiles(
+            table.columns[column], rows=table.lines, ids=names, name=bare_name(path)
+        )
     except NoMoleculeError as error:
-        message = f"{path}: column {column!r}: {error}"
-        raise NoMoleculeError(message, identified(error.problems)) from None
+        raise NoMoleculeError(f"{path}: column {column!r}: {error}", error.problems) from None
+    position = {line: i for i, line in enumerate(table.lines)}
     kept = [position[row] for row in found.rows]
     fields: dict[str, Any] = {"class_names": class_names}
     if targets:
@@ -115,15 +114,12 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
             known = ~np.isnan(y)
             used, y[known] = np.unique(y[known], return_inverse=True)
             fields["class_names"] = tuple(class_names[int(number)] for number in used)
-    if ids is not None:
-        fields["ids"] = tuple(table.columns[ids][i] for i in kept)
     if split is not None and split not in targets:
         of_kept = table.parts(split)[kept]
         parts = [np.flatnonzero(of_kept == part) for part in range(len(SPLITS))]
         fields |= dict(zip(SPLITS, parts, strict=True))
         table.say_split(split, [len(part) for part in parts])
-    graphs = replace(found.graphs, **fields)
-    return replace(found, graphs=graphs, problems=identified(found.problems))
+    return replace(found, graphs=replace(found.graphs, **fields))
 
 
 def smiles_column(names: Collection[str]) -> list[str]:
@@ -145,7 +141,10 @@ def smiles_column(names: Collection[str]) -> list[str]:
 def _smiles_column(table: Table, asked: str | None) -> str:
     if asked is not None:
         column = table.said(asked)
-        if _is_molecule(column):
+        chem, silence = rdkit()
+        with silence():
+            is_molecule = bool(column) and chem.MolFromSmiles(column) is not None
+        if is_molecule:
             raise GraphError(
                 f"{table.path}: the first row must name the columns, and {column!r} is a molecule"
             )
@@ -176,12 +175,6 @@ def _smiles_column(table: Table, asked: str | None) -> str:
     )
 
 
-def _is_molecule(name: str) -> bool:
-    chem, silence = rdkit()
-    with silence():
-        return bool(name) and chem.MolFromSmiles(name) is not None
-
-
 def _targets(
     table: Table, others: Collection[str | None], asked: Sequence[str] | None
 ) -> tuple[dict[str, NDArray[np.float32]], tuple[str, ...] | None]:
@@ -200,8 +193,12 @@ def _targets(
     if len(asked) > 1:
         alone = f"its words are classes, which are learned one target at a time: --targets {words}"
         raise GraphError(f"{table.path}: column {words!r}: {alone}")
-    classes, class_names = _classes(table, words)
-    return {words: classes}, class_names
+    classes, class_names = table.classes(words)
+    written_rows = int((classes >= 0).sum())
+    if 2 * len(class_names) > written_rows:
+        different = f"{len(class_names)} different words in {written_rows} rows cannot be classes"
+        raise GraphError(f"{table.path}: column {words!r}: {different}")
+    return {words: np.where(classes < 0, np.nan, classes).astype(np.float32)}, class_names
 
 
 def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
@@ -257,23 +254,6 @@ def _are_classes(cells: Sequence[str]) -> bool:
     """Whether words may be classes: several, and each twice on average."""
     written = [cell for cell in cells if not is_missing(cell)]
     return 1 < len(set(written)) <= len(written) / 2
-
-
-def _classes(table: Table, name: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Return the class of every cell, NaN where it is missing, and the classes' names."""
-    classes, words = table.classes(name)
-    written = int((classes >= 0).sum())
-    if 2 * len(words) > written:
-        different = f"{len(words)} different words in {written} rows cannot be classes"
-        raise GraphError(f"{table.path}: column {name!r}: {different}")
-    return np.where(classes < 0, np.nan, classes).astype(np.float32), words
-
-
-def _read_file(path: Path) -> Table:
-    """Read a file as a table with the columns ``smiles`` and, if molecules have names, ``id``."""
-    if not path.is_file():
-        raise GraphError(f"{path}: there is no such file")
-    return _read_sdf(path) if path.name.lower().endswith(_SDF) else _read_smi(path)
 
 
 def _read_smi(path: Path) -> Table:

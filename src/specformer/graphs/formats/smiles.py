@@ -68,13 +68,18 @@ class Molecules:
 
 
 def read_smiles(
-    smiles: Sequence[str], *, rows: Sequence[int] | None = None, name: str = "molecules"
+    smiles: Sequence[str],
+    *,
+    rows: Sequence[int] | None = None,
+    ids: Sequence[str] | None = None,
+    name: str = "molecules",
 ) -> Molecules:
     """Turn SMILES into graphs; molecules that cannot be read are reported and left out.
 
     Args:
         smiles: the molecules.
         rows: their row numbers in the source; by default 0, 1, ….
+        ids: their names, if they have any.
         name: what to call the set.
 
     Example:
@@ -88,27 +93,35 @@ def read_smiles(
         raise GraphError(f"smiles={smiles!r} is one text; pass a list of them")
     chem, silence = rdkit()
     numbers = range(len(smiles)) if rows is None else rows
-    good: list[tuple[int, str, _Arrays]] = []
-    problems = []
+    names = [None] * len(smiles) if ids is None else ids
+    good: list[tuple[int, str, str | None]] = []
+    problems: list[BadMolecule] = []
+    atoms, bonds, ends = [], [], []
     with silence():
-        for row, text in zip(numbers, smiles, strict=True):
-            parsed = _parsed(chem, text)
-            if isinstance(parsed, str):
-                problems.append(BadMolecule(row, str(text), parsed))
-            else:
-                good.append((row, text, _arrays(parsed)))
+        for row, text, own in zip(numbers, smiles, names, strict=True):
+            molecule = _parsed(chem, text)
+            if isinstance(molecule, str):
+                problems.append(BadMolecule(row, str(text), molecule, own))
+                continue
+            good.append((row, text, own))
+            bonded = molecule.GetBonds()
+            joined = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonded]
+            atoms.append(np.array([_atom(atom) for atom in molecule.GetAtoms()], np.uint8))
+            bonds.append(np.array([_bond(bond) for bond in bonded], np.uint8).reshape(-1, 3))
+            ends.append(np.array(joined, np.int32).reshape(-1, 2))
     if not good:
         first = f"; {problems[0]}" if problems else ""
         message = f"none of the {len(smiles)} molecules can be read{first}"
         raise NoMoleculeError(message, problems)
-    kept, texts, arrays = zip(*good, strict=True)
+    kept, texts, named = zip(*good, strict=True)
     graphs = GraphSet(
-        num_nodes=np.array([len(each.atoms) for each in arrays]),
-        num_edges=np.array([len(each.bonds) for each in arrays]),
-        edge_index=np.concatenate([each.ends for each in arrays]).T,
-        node_feat=np.concatenate([each.atoms for each in arrays]),
-        edge_feat=np.concatenate([each.bonds for each in arrays]),
+        num_nodes=np.array(list(map(len, atoms))),
+        num_edges=np.array(list(map(len, bonds))),
+        edge_index=np.concatenate(ends).T,
+        node_feat=np.concatenate(atoms),
+        edge_feat=np.concatenate(bonds),
         smiles=texts,
+        ids=None if ids is None else named,
         name=name,
     )
     return Molecules(graphs, kept, tuple(problems))
@@ -141,25 +154,6 @@ def _parsed(chem: Any, smiles: object) -> Any:
     except ValueError as error:  # RDKit's chemistry errors are ValueErrors
         return f"is not a possible molecule: {str(error).strip().rstrip('.')}"
     return "is not a possible molecule"
-
-
-class _Arrays(NamedTuple):
-    """Features of atoms [n, 9] and bonds [e, 3], and the bonds' ends [e, 2]."""
-
-    atoms: NDArray[np.uint8]
-    bonds: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-
-
-def _arrays(molecule: Any) -> _Arrays:
-    atoms = [_atom(atom) for atom in molecule.GetAtoms()]
-    bonds = [_bond(bond) for bond in molecule.GetBonds()]
-    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
-    return _Arrays(
-        np.array(atoms, dtype=np.uint8).reshape(-1, len(ATOM_CARDINALITIES)),
-        np.array(bonds, dtype=np.uint8).reshape(-1, len(BOND_CARDINALITIES)),
-        np.array(ends, dtype=np.int64).reshape(-1, 2),
-    )
 
 
 def _atom(atom: Any) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ def table_header(path: Path) -> tuple[str, ...]:
         return tuple(parquet_file(path).schema_arrow.names)
 
     def parse(text: io.TextIOWrapper, _: str) -> tuple[str, ...]:
-        _, lines, parted_by = _start(text)
+        lines, parted_by = _start(text)[1:]
         first = next(csv.reader(lines, delimiter=parted_by), [])
         return tuple(name.strip() for name in first)
 
