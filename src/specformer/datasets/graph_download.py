@@ -6,7 +6,6 @@ in its archives, and no pickle of them is loaded.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import multiprocessing
@@ -28,6 +27,7 @@ from specformer.errors import GraphError
 from specformer.files.host_memory import gib
 from specformer.graphs import GraphSet, graph_set_from_pyg, write_graph_set
 from specformer.graphs.formats.smiles import Molecules, read_smiles
+from specformer.graphs.formats.table_file import read_table
 
 OGB_URL = "https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
 PCQM4MV2_URL = "https://dgl-data.s3-accelerate.amazonaws.com/dataset/OGB-LSC/pcqm4m-v2.zip"
@@ -66,7 +66,9 @@ def graph_set_from_pcqm4mv2(folder: str | Path, workers: int | None = None) -> G
     dictionary of index arrays, loaded with ``weights_only=True``. ``workers`` processes turn SMILES
     into graphs, by default one per core.
     """
-    smiles, gap = _pcqm4mv2_rows(Path(folder) / "raw" / "data.csv.gz")
+    table = read_table(Path(folder) / "raw" / "data.csv.gz")
+    smiles = table.columns[table.said("smiles")]
+    gap = table.numbers(table.said("homolumogap"), np.float32, missing=True).astype(np.float32)
     graphs, rows = _joined(list(_read_in_chunks(smiles, workers or os.cpu_count() or 1)))
     # Molecules that could not be read are in no part, and the others are numbered without gaps.
     place = np.full(len(smiles), -1)
@@ -154,19 +156,6 @@ def _with_nan(text: bytes) -> bytes:
     for empty, filled in ((b",,", b",nan,"), (b"\n,", b"\nnan,"), (b",\n", b",nan\n")):
         text = text.replace(empty, filled).replace(empty, filled)
     return text.replace(b"\n\n", b"\nnan\n").replace(b"\n\n", b"\nnan\n")
-
-
-def _pcqm4mv2_rows(path: Path) -> tuple[list[str], np.ndarray]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [(row["smiles"], row["homolumogap"]) for row in reader]
-    except KeyError as error:
-        raise GraphError(f"{path}: there is no column {error}") from None
-    except (OSError, EOFError) as error:
-        raise GraphError(f"{path}: cannot be read: {error}") from None
-    gaps = np.array([float(gap) if gap else np.nan for _, gap in rows], dtype=np.float32)
-    return [smiles for smiles, _ in rows], gaps
 
 
 def _split_dict(path: Path) -> dict[str, np.ndarray]:

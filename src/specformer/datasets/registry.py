@@ -80,16 +80,9 @@ GENERATED = "csbm"
 
 @dataclass(frozen=True)
 class MoleculeSet:
-    """A set of graphs known by name, kept as ``NAME.npz``.
+    """A set of graphs known by name, kept as ``NAME.npz``; ``about`` says what is learned.
 
-    Args:
-        name: its name.
-        about: what is learned.
-        graphs: how many there are.
-        task: regression, or classification of one or several yes-or-no questions.
-        metric: ``"mae"``, ``"rocauc"`` or ``"ap"``.
-        atom_cardinalities: how many values each column of ``node_feat`` may take.
-        bond_cardinalities: the same for ``edge_feat``.
+    Cardinalities say how many values each column of ``node_feat`` and ``edge_feat`` may take.
     """
 
     name: str
@@ -118,7 +111,7 @@ def graph_source(
     """A graph by name, path or size of a grid, and its known mirror symmetries."""
     size = _GRID.fullmatch(source)
     if size is None:
-        return _one_graph(source, data, columns, unknown=GraphError), ()
+        return _one_graph(source, data, columns), ()
     height, width = int(size[1]), int(size[2])
     if height * width > (most := raised(_MOST_NODES)):
         raise GraphError(f"{source}: a grid may have at most {most:,} nodes.")
@@ -146,11 +139,9 @@ def node_graph(
         source: a name of ``NODE_SETS``, or a path.
         data: folder searched first for named sets.
         columns: the meaning of columns whose names do not tell it.
-        labels: whether it must have labels to learn, see
-            :func:`~specformer.graphs.node_targets.with_targets`.
-        task: what they are learned as; None to decide by the labels.
-        share: how processes share the nodes of a graph in parts, see
-            :func:`~specformer.datasets.parts.read_parts`.
+        labels: whether it must have labels to learn.
+        task: what they are learned as, see :func:`~specformer.graphs.node_targets.with_targets`.
+        share: how processes share nodes, see :func:`~specformer.datasets.parts.read_parts`.
         device: the device of messages between processes.
     """
     graph = _one_graph(source, data, columns, labels=labels, share=share, device=device)
@@ -171,7 +162,6 @@ def _one_graph(
     columns: Columns | None,
     *,
     labels: bool = True,
-    unknown: type[Exception] = DataNotFoundError,
     share: Callable[[int], Parts] = AllRows,
     device: torch.device | str = "cpu",
 ) -> Graph:
@@ -179,7 +169,7 @@ def _one_graph(
         _refuse_columns(source, columns)
         return named_graph(source, data)
     if not Path(source).exists():
-        raise unknown(unknown_set(source))
+        raise DataNotFoundError(unknown_set(source))
     if is_in_parts(source):
         _refuse_columns(source, columns)
         return read_parts(source, share, device)

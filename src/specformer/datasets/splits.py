@@ -106,25 +106,23 @@ def stratified_60_20_20(y: np.ndarray, seed: int) -> Split:
         2
     """
     generator = np.random.default_rng(seed)
-    train, val, test = (np.zeros(y.shape, dtype=bool) for _ in range(3))
+    part = np.full(y.size, -1)
     for label in np.unique(y[y >= 0]):
         own = generator.permutation(np.flatnonzero(y == label))
         fifth = max(1, round(0.2 * own.size)) if own.size > 1 else 0
         held = fifth if own.size > 2 else 0
-        test[own[:fifth]] = True
-        val[own[fifth : fifth + held]] = True
-        train[own[fifth + held :]] = True
-    return Split(train, val, test)
+        part[own] = 0
+        part[own[fifth : fifth + held]] = 1
+        part[own[:fifth]] = 2
+    return Split(*(part == number for number in range(3)))
 
 
 def held_back(members: Sequence[np.ndarray], share: float, seed: int) -> np.ndarray:
     """The numbers of a share of every class to validate on, at least one of a class of two."""
     generator = np.random.default_rng(seed)
-    taken = [
-        generator.permutation(own)[: max(1, round(share * own.size)) if own.size > 1 else 0]
-        for own in members
-    ]
-    return np.concatenate([*taken, np.empty(0, dtype=np.int64)]).astype(np.int64)
+    orders = [generator.permutation(own) for own in members]
+    taken = [own[: max(1, round(share * own.size)) if own.size > 1 else 0] for own in orders]
+    return np.concatenate([*taken, np.empty(0)]).astype(np.int64)
 
 
 def fold_count(protocol: str) -> int | None:
@@ -232,7 +230,15 @@ def make_splits(graph: Graph, protocol: str, count: int | None, seed: int) -> li
                 "at least three of a class."
             )
         return drawn
-    _check_protocol(graph, protocol)
+    # The masks of a file have one name, which results record.
+    if graph.train_mask is None or graph.test_mask is None:
+        raise ConfigError(
+            f"{graph.name}: the file does not mark training and test nodes; use "
+            "split=stratified-60-20-20."
+        )
+    fitting = "geom-gcn" if graph.name in GEOM_GCN_SETS else "official"
+    if protocol != fitting:
+        raise ConfigError(f"{graph.name}: the masks in its file need split={fitting}.")
     known = _splits_of_masks(graph, seed)
     if len(known) == 1:
         return known * (count or _USUAL)
@@ -245,18 +251,6 @@ def _strata(graph: Graph) -> np.ndarray:
     """The classes ``[n]`` to split one by one; all the same for numbers and for several labels."""
     assert graph.y is not None
     return np.where(graph.is_labelled, 0, -1) if graph.num_targets else graph.y
-
-
-def _check_protocol(graph: Graph, protocol: str) -> None:
-    """Refuse a protocol that the masks of the file do not follow: results record its name."""
-    if graph.train_mask is None or graph.test_mask is None:
-        raise ConfigError(
-            f"{graph.name}: the file does not mark training and test nodes; use "
-            "split=stratified-60-20-20."
-        )
-    fitting = "geom-gcn" if graph.name in GEOM_GCN_SETS else "official"
-    if protocol != fitting:
-        raise ConfigError(f"{graph.name}: the masks in its file need split={fitting}.")
 
 
 def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
