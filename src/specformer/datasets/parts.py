@@ -1,15 +1,10 @@
 r"""A graph in several files, of which each process reads its own part.
 
 As npz: each file ``part-….npz`` of a folder holds some nodes, in order: ``first``, the number of
-the first of them, ``num_nodes`` of the whole graph, and, if there are any, their rows of ``x``
-``[m, features]``, ``y`` ``[m]`` or ``[m, targets]``, ``train_mask``, ``val_mask`` and
-``test_mask`` ``[m]`` or ``[m, splits]``. Its ``edge_index`` ``[2, E]``, optionally with
-``edge_weight`` ``[E]``, holds any of the graph's edges.
-
-As Parquet: files ``nodes-….parquet`` have one row per node, in order, with columns ``y``, masks,
-and features, which are all other columns. Files ``edges-….parquet`` have columns ``source``,
-``target`` and, optionally, ``weight``, with edges in any order.
-
+the first of them, ``num_nodes`` of the whole graph, and, if there are any, their rows of ``x``,
+``y`` and the masks. Its ``edge_index``, optionally with ``edge_weight``, holds any of the graph's
+edges. As Parquet: files ``nodes-….parquet`` have one row per node, in order, with columns ``y``,
+masks, and features; files ``edges-….parquet`` have ``source``, ``target`` and perhaps ``weight``.
 Nodes are numbered over the whole graph, from 0.
 """
 

@@ -1,14 +1,7 @@
 """A graph as people keep it in a spreadsheet: a folder with ``edges.csv`` and ``nodes.csv``.
 
-``edges.csv`` has a header with the columns ``source`` and ``target`` (or ``src`` and ``dst``,
-``from`` and ``to``, ``u`` and ``v``), and ``weight`` if the edges are weighted; other columns are
-ignored. Without ``nodes.csv``, the nodes are those that edges name. Otherwise it lists every node
-once: a column of ids, one of labels if there are any, a column ``split`` or the columns
-``train_mask``, ``val_mask`` and ``test_mask`` if the nodes are split, and feature columns. Names of
-columns may be written in any case. Ids are text, so ``7`` and ``07`` are different nodes.
-Rows are counted as a spreadsheet does: the header is row 1. Either file may also be ``.tsv``,
-``.txt`` or ``.parquet``, or compressed as ``.csv.gz``, and have the name that other programs use:
-``links`` or ``relationships``, ``vertices``, or ``my-edges.csv`` and ``my-nodes.csv``.
+``docs/reference/graph-files.md`` says what may be in them and how they may be called. Rows are
+counted as a spreadsheet does: the header is row 1.
 
 A single file may list edges without a header, one per row: ``1 2``, ``1,2``, or ``1 2 0.5`` with a
 weight. Rows that start with ``#`` or ``%`` are comments. Columns are then called 1, 2, …; a third

@@ -1,13 +1,8 @@
 """One graph, or many, in one ``.npz`` file, read without pickle.
 
-Keys of one graph: ``edge_index`` [2, E] and ``num_nodes`` (by default the rows of ``x`` or ``y``).
-Optional keys: ``edge_weight`` [E], features dense as ``x`` [n, features] (NaN is a missing value)
-or in CSR form as ``x_indptr``, ``x_indices``, ``x_shape`` and ``x_values`` (by default all ones),
-``y`` [n] (-1 is no label), ``train_mask``, ``val_mask`` and ``test_mask`` [n] or [n, splits],
-``node_ids``, ``class_names``, ``feature_names``, and ``feature_words`` [words, 2] for columns that
-hold words: the column's name and a word, in the order of their numbers. ``directed`` says whether
-edges were directed in their source; they are symmetrised either way, by the rule of
-:mod:`specformer.graphs.graph`. Other keys are ignored.
+``docs/reference/graph-files.md`` lists the keys of one graph, :func:`read_graph_set` those of many.
+``directed`` says whether edges were directed in their source; they are symmetrised either way.
+Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +21,11 @@ from specformer.graphs.checks import as_array, refuse
 from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 from specformer.graphs.graph_set import SPLITS, GraphSet
 
-_REQUIRED = ("edge_index",)
 _CSR = ("x_indptr", "x_indices", "x_shape")
 _AS_STORED = ("y", *MASKS)
 _NAMES = ("node_ids", "class_names", "feature_names")
 _OTHERS = ("num_nodes", "num_nodes_list", "edge_weight", "x", "x_values", "feature_words")
-_KNOWN = {*_REQUIRED, *_CSR, *_AS_STORED, *_NAMES, *_OTHERS}
+_KNOWN = {"edge_index", *_CSR, *_AS_STORED, *_NAMES, *_OTHERS}
 
 
 def read_npz(path: str | Path) -> Graph:
@@ -46,7 +40,7 @@ def read_npz(path: str | Path) -> Graph:
     """
     path = Path(path)
     with naming(path):
-        arrays = read_arrays(path, "one graph", _REQUIRED, _KNOWN)
+        arrays = read_arrays(path, "one graph", ("edge_index",), _KNOWN)
         num_nodes = _count(arrays)
         edges = directed_edges(arrays["edge_index"], num_nodes, arrays.get("edge_weight"))
         fields: dict[str, Any] = {key: arrays.get(key) for key in _AS_STORED}
@@ -81,7 +75,7 @@ def write_npz(path: str | Path, graph: Graph) -> None:
             arrays["x_values"] = graph.x.data
     elif graph.x is not None:
         arrays["x"] = graph.x
-    arrays |= _stored(graph, _AS_STORED, _NAMES)
+    arrays |= _stored(graph, (*_AS_STORED, *_NAMES))
     if graph.feature_words is not None:
         arrays["feature_words"] = np.array(
             [(name, word) for name, words in graph.feature_words.items() for word in words], str
@@ -187,21 +181,18 @@ def write_graph_set(path: str | Path, graphs: GraphSet) -> None:
     arrays: dict[str, Any] = {
         "num_nodes_list": graphs.num_nodes,
         "num_edges_list": graphs.num_edges,
-        "edge_index": graphs.edge_index,
         "bonds_once": True,
-        "node_feat": graphs.node_feat,
-        "edge_feat": graphs.edge_feat,
     }
-    arrays |= _stored(graphs, ("x", "edge_x", "y", *SPLITS), _TEXTS)
-    write_arrays(path, arrays)
+    write_arrays(path, arrays | _stored(graphs, ("edge_index", *_SET_AS_STORED, *_TEXTS)))
 
 
-def _stored(held: Any, keys: Sequence[str], of_texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the fields that are not None, as arrays."""
-    found = {key: getattr(held, key) for key in (*keys, *of_texts)}
-    kinds = {**dict.fromkeys(keys), **dict.fromkeys(of_texts, str)}
+def _stored(held: Any, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return the fields that are not None, as arrays; tuples hold texts."""
+    found = ((key, getattr(held, key)) for key in keys)
     return {
-        key: np.array(each, dtype=kinds[key]) for key, each in found.items() if each is not None
+        key: np.array(each, dtype=str if isinstance(each, tuple) else None)
+        for key, each in found
+        if each is not None
     }
 
 
