@@ -35,14 +35,13 @@ def random_80_10_10(graphs: GraphSet, seed: int) -> Split:
     has graphs, each class is split by itself. Then a class of three graphs is in every part.
     """
     generator, known = np.random.default_rng(seed), _labelled(graphs)
-    train, val, test = [], [], []
+    part = np.full(len(graphs), -1)
     for group in _large_classes(graphs, known):
-        order = generator.permutation(group)
-        each = _tenth(len(order))
-        train.append(order[2 * each :])
-        val.append(order[:each])
-        test.append(order[each : 2 * each])
-    return Split.of_numbers(len(graphs), *map(np.concatenate, (train, val, test)))
+        order, each = generator.permutation(group), _tenth(len(group))
+        part[order] = 0
+        part[order[:each]] = 1
+        part[order[each : 2 * each]] = 2
+    return Split(*(part == number for number in range(_PARTS)))
 
 
 def _classes(graphs: GraphSet, known: np.ndarray) -> list[np.ndarray]:
@@ -215,20 +214,19 @@ def graph_split(graphs: GraphSet, protocol: str, seed: int) -> Split:
         return scaffold_split(graphs)
     if protocol != "official":
         raise ConfigError(f"split {protocol!r}: choose from {', '.join(GRAPH_PROTOCOLS)}.")
-    parts = [getattr(graphs, part) for part in SPLITS]
-    if parts[1] is not None and not len(parts[1]) and all(map(_some, (parts[0], parts[2]))):
-        held = held_back(_classes(graphs, parts[0]), _LARGEST_SHARE, seed)
-        parts[:2] = [np.setdiff1d(parts[0], held), held]
-    names = ("training", "validation", "test")
-    empty = [name for name, part in zip(names, parts, strict=True) if not _some(part)]
-    if empty:
+    train, val, test = (getattr(graphs, part) for part in SPLITS)
+    if val is not None and not len(val) and _some(train) and _some(test):
+        val = held_back(_classes(graphs, train), _LARGEST_SHARE, seed)
+        train = np.setdiff1d(train, val)
+    parts = {"training": train, "validation": val, "test": test}
+    if empty := [name for name, part in parts.items() if not _some(part)]:
         raise ConfigError(
             f"{graphs.name}: the file holds no {', '.join(empty)} graphs; "
             "use split=random-80-10-10."
         )
     if has_secret_test(graphs):
         return _with_known_test(graphs)
-    return Split.of_numbers(len(graphs), *parts)
+    return Split.of_numbers(len(graphs), *parts.values())
 
 
 def _some(part: np.ndarray | None) -> bool:
