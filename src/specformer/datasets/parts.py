@@ -86,9 +86,13 @@ class _Archives:
 
     def __init__(self, folder: Path) -> None:
         self.every = self.with_edges = sorted(folder.glob(_ARCHIVES))
-        counts, self._starts = (
-            [_number(path, name) for path in self.every] for name in ("num_nodes", "first")
-        )
+        counts: list[int] = []
+        self._starts: list[int] = []
+        for path in self.every:
+            found = _arrays(path, ("num_nodes", "first"))
+            with naming(path):
+                counts.append(one_number(found["num_nodes"], "num_nodes"))
+                self._starts.append(one_number(found["first"], "first"))
         self.count = counts[0]
         if len(set(counts)) > 1:
             raise GraphError(
@@ -229,8 +233,8 @@ def read_parts(
     mark = _hash_of_files(files.every, rank, parts, device)
     own, found = _own_files(files.with_edges, rank, size), []
     for number in range(-(-len(files.with_edges) // size)):  # the same number in every process
-        ends = _edges(files, own[number]) if number < len(own) else np.empty((0, 3))
-        found.append(_exchanged(_both_ways(ends), bounds, parts, device))
+        both = _edges(files, own[number]) if number < len(own) else np.empty((0, 4))
+        found.append(_exchanged(both, bounds, parts, device))
     rows = _symmetric(np.concatenate(found), first, last, count, folder)
     nodes = _joined_nodes(files, first, last, folder)
     names = nodes.pop("feature_names", None)
@@ -303,30 +307,19 @@ def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
         return read_arrays(path, "part of a graph", ("edge_index", "num_nodes", "first"), names)
 
 
-def _number(path: Path, name: str) -> int:
-    found = _arrays(path, (name,))[name]
-    with naming(path):
-        return one_number(found, name)
-
-
 def _edges(files: _Archives | _Tables, path: Path) -> np.ndarray:
-    """Both ends and the weight of each edge of a file, ``[E, 3]``; numbers below 2⁵³ are exact.
+    """The edges of a file in both directions, ``[2 E, 4]``: both ends, weight, direction.
 
-    The weight is NaN if the file has no weights.
+    The weight is NaN if the file has no weights. Numbers below 2⁵³ are exact.
     """
     ends, given = files.edges(path)
     with naming(path):
         edges = directed_edges(ends, files.count, given)
-    return np.column_stack(
-        [*edges.coords, edges.data if given is not None else edges.data * np.nan]
-    )
-
-
-def _both_ways(edges: np.ndarray) -> np.ndarray:
-    """Edges ``[E, 3]`` in both directions, ``[2 E, 4]``; the last column is the direction."""
-    orders = enumerate(([0, 1, 2], [1, 0, 2]))
-    ways = [np.column_stack([edges[:, order], np.full(len(edges), way)]) for way, order in orders]
-    return np.concatenate(ways)
+    one, other = edges.coords
+    weight = np.full(len(one), np.nan) if given is None else edges.data
+    forth = np.column_stack([one, other, weight, np.zeros(len(one))])
+    back = np.column_stack([other, one, weight, np.ones(len(one))])
+    return np.concatenate([forth, back])
 
 
 def _exchanged(

@@ -16,7 +16,7 @@ from torch import Tensor
 from specformer.datasets.download import set_file
 from specformer.errors import ConfigError, GraphError, check_known
 from specformer.files.host_memory import raised
-from specformer.files.npz_archive import DAMAGE, opened
+from specformer.files.npz_archive import naming, read_arrays
 from specformer.graphs import Graph
 
 #: Sets known by name: four photographs of 40 × 40 pixels, the paper's 50 images of 100 × 100.
@@ -166,14 +166,10 @@ def paper_images(data: str | Path | None = None) -> SignalSet:
 
     Reads ``grid-images.npz`` (``images`` uint8 [50, 100, 100], ``mask`` bool [100, 100]).
     """
-    path = set_file("grid-images", data)
-    try:
-        with opened(path) as file:
-            images, mask = file["images"], file["mask"]
-    except DAMAGE as error:
-        raise GraphError(
-            f"{path}: not a readable set of grid images ({_first_line(error)})."
-        ) from error
+    path, keys = set_file("grid-images", data), ("images", "mask")
+    with naming(path):
+        arrays = read_arrays(path, "grid images", keys, keys)
+    images, mask = arrays["images"], arrays["mask"]
     if images.ndim != 3 or images.dtype != np.uint8 or mask.shape != images.shape[1:]:
         raise GraphError(
             f"{path}: expected images uint8 [count, height, width] and a mask [height, width], "
@@ -202,7 +198,9 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     try:
         image = np.asarray(io.imread(path))
     except Exception as error:  # imageio's plugins may raise anything if it is not an image
-        raise GraphError(f"{path}: not a readable image ({_first_line(error)}).") from error
+        # Image readers add pages of advice to the first line.
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise GraphError(f"{path}: not a readable image ({reason}).") from error
     finally:
         Image.MAX_IMAGE_PIXELS = usual
     if image.ndim == 4 and len(image) == 1:  # a GIF of one picture
@@ -221,11 +219,6 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
     shape = tuple(max(2, round(side * scale)) for side in grey.shape)
     small = np.asarray(transform.resize(grey, shape, anti_aliasing=True)).clip(0, 1)
     return _on_grid(path.stem, small[None], [path.stem])
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of an error: image readers add pages of advice to it."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 @dataclass(frozen=True)
