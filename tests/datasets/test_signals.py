@@ -139,7 +139,9 @@ def test_damaged_files_are_refused_by_name(tmp_path):
     changed[200:260] = bytes(60)
     for content in (b"", b"not a zip file", whole[: len(whole) // 2], bytes(changed)):
         path.write_bytes(content)
-        with pytest.raises(GraphError, match=r"grid-images\.npz: (is not an npz|the file is damaged)"):
+        with pytest.raises(
+            GraphError, match=r"grid-images\.npz: (is not an npz|the file is damaged)"
+        ):
             paper_images(tmp_path)
 
 

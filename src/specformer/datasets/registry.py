@@ -22,8 +22,8 @@ from specformer.errors import ConfigError, DataNotFoundError, GraphError, neares
 from specformer.files.host_memory import raised
 from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
 from specformer.graphs.formats.graph_set_pyg import read_pyg_graphs
-from specformer.graphs.formats.molecule_table import is_of_molecules
 from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
+from specformer.graphs.formats.table_file import is_of_molecules
 from specformer.graphs.node_targets import TargetKind, with_targets
 from specformer.spectrum.sparse import Parts
 

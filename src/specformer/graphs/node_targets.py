@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -83,14 +82,16 @@ def _task_of(graph: Graph, source: str) -> TargetKind:
         few = len(known) <= _MANY_CLASSES and np.array_equal(known, np.arange(len(known)))
         return "classification" if few else "regression"
     names, counted = _names(graph), int(graph.is_labelled.sum())
+    are_numbers = all(map(_is_finite, names))
+    whole = not are_numbers or all(float(name).is_integer() for name in names)
     if all(map(is_date, names)):
         raise GraphError(
             f"{source}: the labels are dates, such as {names[0]}; {_how_to_label(graph, source)}, "
             "or learn every date as a class with --task classification."
         )
-    if len(names) <= _MANY_CLASSES or (2 * len(names) <= counted and not _has_fraction(names)):
+    if len(names) <= _MANY_CLASSES or (2 * len(names) <= counted and whole):
         return "classification"
-    if all(map(_is_finite, names)):
+    if are_numbers:
         return "regression"
     raise GraphError(
         f"{source}: {len(names)} different labels on {counted} nodes cannot be learned as classes; "
@@ -116,13 +117,13 @@ def _as_numbers(graph: Graph, source: str) -> Graph:
     """Turn classes into numbers, which their names must be."""
     assert graph.y is not None
     if not graph.num_targets:
-        names = graph.class_names or tuple(map(str, range(graph.num_classes)))
-        for name in _names(graph):
+        names, known = _names(graph), graph.is_labelled
+        for name in names:
             if not _is_finite(name):
                 raise GraphError(f"{source}: the label {name!r} is not a number; leave out --task.")
-        used = {int(label) for label in np.unique(graph.y)}
-        values = [float(name) if label in used else 0.0 for label, name in enumerate(names)]
-        y = np.where(graph.is_labelled, np.array(values)[graph.y], np.nan)
+        _, place = np.unique(graph.y[known], return_inverse=True)
+        y = np.full(graph.num_nodes, np.nan)
+        y[known] = np.array(list(map(float, names)))[place]
         graph = replace(graph, y=y, class_names=None)
     targets = np.asarray(graph.y)
     if not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in targets.T):
@@ -165,8 +166,3 @@ def _names(graph: Graph) -> list[str]:
 
 def _is_finite(name: str) -> bool:
     return is_number(name) and math.isfinite(float(name))
-
-
-def _has_fraction(names: Sequence[str]) -> bool:
-    """Whether all labels are numbers and some of them are not whole."""
-    return all(map(_is_finite, names)) and not all(float(name).is_integer() for name in names)

@@ -20,10 +20,10 @@ from specformer.datasets.signals import SIGNAL_SETS
 from specformer.errors import DataNotFoundError, GraphError, RunError, brief
 from specformer.graphs import Columns
 from specformer.graphs.formats.graph_set_pyg import holds_many_data
-from specformer.graphs.formats.molecule_table import is_of_molecules, smiles_column
+from specformer.graphs.formats.molecule_table import smiles_column
 from specformer.graphs.formats.read import GRAPH_FILES, file_ending
 from specformer.graphs.formats.table import Table
-from specformer.graphs.formats.table_file import bare_name, is_table, table_header
+from specformer.graphs.formats.table_file import bare_name, is_of_molecules, is_table, table_header
 from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.runs.progress import Progress, Silent
 

@@ -33,14 +33,18 @@ from specformer.graphs.formats.smiles import (
     read_smiles,
 )
 from specformer.graphs.formats.table import Table, is_missing, is_number
-from specformer.graphs.formats.table_file import bare_name, decoded, is_table, opened, read_table
+from specformer.graphs.formats.table_file import (
+    SDF,
+    bare_name,
+    decoded,
+    is_table,
+    opened,
+    read_table,
+)
 from specformer.graphs.graph_set import SPLITS
 
 logger = logging.getLogger(__name__)
 
-_SDF = (".sdf", ".sdf.gz")
-#: Endings of file formats of chemistry.
-MOLECULE_FILES = (".smi", ".smi.gz", ".smiles", *_SDF)
 _SMILES, _ID = "smiles", "id"
 #: Names of a column of molecules that do not say what it holds.
 _MOLECULES = ("smi", "mol", "molecule", "structure")
@@ -49,11 +53,6 @@ _RELATIONS = {"=", "<", ">", "<=", ">=", "<<", ">>", "~", "≤", "≥"}
 #: In so few rows numbers may be in order by chance.
 _FEW = 20
 _HINT = "; leave it empty if it is missing, write classes as 0 and 1, or use --targets"
-
-
-def is_of_molecules(path: str | Path) -> bool:
-    """Whether a file may hold molecules, by its name: a table, ``.smi`` or ``.sdf``."""
-    return is_table(path) or str(path).lower().endswith(MOLECULE_FILES)
 
 
 def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecules:
@@ -89,7 +88,7 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
     elif not path.is_file():
         raise GraphError(f"{path}: there is no such file")
     else:
-        table = _read_sdf(path) if path.name.lower().endswith(_SDF) else _read_smi(path)
+        table = _read_sdf(path) if path.name.lower().endswith(SDF) else _read_smi(path)
     if not table.lines:
         told = "rows below the header" if is_table(path) else "molecules in the file"
         raise GraphError(f"{path}: there are no {told}")

@@ -27,6 +27,9 @@ Read = TypeVar("Read")
 _PARQUET = (".parquet", ".pq")
 #: Endings of tables.
 TABLES = (".csv.gz", ".tsv.gz", ".csv", ".tsv", *_PARQUET)
+SDF = (".sdf", ".sdf.gz")
+#: Endings of file formats of chemistry.
+_MOLECULES = (".smi", ".smi.gz", ".smiles", *SDF)
 #: Separators of columns and what to call them; those that are rare in names come first.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 #: The first line of a file for spreadsheets may name the separator.
@@ -46,6 +49,11 @@ _WITH_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 def is_table(path: str | Path) -> bool:
     """Whether a file is a table by its name: CSV, also with tabs or compressed, or Parquet."""
     return str(path).lower().endswith(TABLES)
+
+
+def is_of_molecules(path: str | Path) -> bool:
+    """Whether a file may hold molecules, by its name: a table, ``.smi`` or ``.sdf``."""
+    return is_table(path) or str(path).lower().endswith(_MOLECULES)
 
 
 def bare_name(path: Path) -> str:

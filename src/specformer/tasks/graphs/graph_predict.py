@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import Columns, GraphSet, read_molecules
-from specformer.graphs.formats.molecule_table import is_of_molecules
 from specformer.graphs.formats.smiles import BadMolecule, Molecules, NoMoleculeError, read_smiles
+from specformer.graphs.formats.table_file import is_of_molecules
 from specformer.tasks.graphs.graph_insights import ordered_outputs
 from specformer.tasks.graphs.graph_models import load_graph_models, packed_for, same_columns
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, built_recipe
