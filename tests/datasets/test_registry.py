@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from specformer.datasets import csbm, graph_download, grid_graph, grid_mirrors
+from specformer.datasets import csbm, download, grid_graph, grid_mirrors
 from specformer.datasets.registry import (
     GRAPH_SETS,
     NODE_SETS,
@@ -121,11 +121,11 @@ def test_a_local_file_comes_first(elsewhere: Path) -> None:
 def test_a_set_is_downloaded_once(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def source(root: Path) -> GraphSet:
+    def source(name: str, root: Path) -> GraphSet:
         asked.append(root)
         return PAIR
 
-    monkeypatch.setitem(graph_download.GRAPH_SOURCES, "zinc", source)
+    monkeypatch.setitem(download.SOURCES, "zinc", source)
     assert len(graph_set("zinc")) == len(graph_set("zinc")) == 1
     assert len(asked) == 1
 
@@ -133,7 +133,7 @@ def test_a_set_is_downloaded_once(elsewhere: Path, monkeypatch: pytest.MonkeyPat
 def test_without_a_network_one_sentence_says_what_to_do(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph_download, "OGB_URL", (elsewhere / "nowhere").as_uri())
+    monkeypatch.setattr(download, "OGB_URL", (elsewhere / "nowhere").as_uri())
     message = r"molpcba\.npz was not found in .*its download failed .*name its folder with --data"
     with pytest.raises(DataNotFoundError, match=message):
         graph_set("molpcba")

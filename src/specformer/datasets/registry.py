@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from specformer.datasets.csbm import csbm
-from specformer.datasets.download import SOURCES, download, search, set_file
+from specformer.datasets.download import SOURCES, search, set_file
 from specformer.datasets.features import with_features, with_structural_features
-from specformer.datasets.graph_download import download_graphs
 from specformer.datasets.parts import AllRows, GraphPart, is_in_parts, read_parts
 from specformer.datasets.signals import EMBEDDED, SIGNAL_SETS, grid_graph, grid_mirrors
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
@@ -180,7 +179,7 @@ def named_graph(name: str, data: str | Path | None = None) -> Graph:
     """The graph of a named set: generated, read from its file, or downloaded first."""
     if name == GENERATED:
         return replace(csbm(homophily=-0.5), name=name)
-    return read_graph(set_file(name, data, download))
+    return read_graph(set_file(name, data))
 
 
 def graph_set(
@@ -198,7 +197,7 @@ def graph_set(
     """
     if str(source) in GRAPH_SETS:
         _refuse_columns(str(source), columns)
-        return read_graph_set(set_file(str(source), data, download_graphs))
+        return read_graph_set(set_file(str(source), data))
     path = Path(source)
     if not path.is_file():
         known = ", ".join(GRAPH_SETS)
@@ -257,7 +256,7 @@ def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
         elif name in (GENERATED, EMBEDDED):
             state = "generated" if name == GENERATED else "embedded"
         else:
-            state = "downloads" if name in SOURCES or name in GRAPH_SETS else "not found"
+            state = "downloads" if name in SOURCES else "not found"
         file = None if path is None else str(path)
         rows.append({"name": name, "about": told["about"], "path": file, "state": state, **told})
     return rows
