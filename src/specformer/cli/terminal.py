@@ -16,7 +16,7 @@ from specformer.paper.table_rows import caption, interval, plain_interval, table
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.sections.node_section import figure_label
-from specformer.reports.sections.report_tables import by_target
+from specformer.reports.sections.report_tables import targets_of
 from specformer.reports.standings import comparison_lines, verdict
 from specformer.training.evaluation.graph_metrics import metric_named
 
@@ -97,16 +97,17 @@ def show_rows(kind: str, rows: Sequence[dict[str, Any]]) -> None:
         lines.append({**line, "seconds": f"{row['seconds']:.1f}"})
     header = list(dict.fromkeys(name for line in lines for name in line))
     show_table(title, header, [[line.get(name, NONE) for name in header] for line in lines])
-    if several := by_target(rows):
-        of_targets = [
-            (
-                escape(row["dataset"]),
-                look(row["model"]).label,
-                escape(row["target"]),
-                plain_interval(row["test"]) if row["test"] else NONE,
-            )
-            for row in several
-        ]
+    of_targets = [
+        (
+            escape(row["dataset"]),
+            look(row["model"]).label,
+            escape(target),
+            plain_interval(figures) if figures else NONE,
+        )
+        for row in rows
+        for target, figures in targets_of(row).items()
+    ]
+    if of_targets:
         show_table("Their targets", ("data", "model", "target", "test"), of_targets, left=3)
 
 

@@ -2,7 +2,7 @@ r"""The paper's figures, drawn from a run's result and arrays, or from an untrai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from specformer.reports.looks import HEAT, INK, MUTED, head_looks
 from specformer.reports.plots import spectral_plots
 from specformer.reports.plots.graph_drawing import spectral_layout
 from specformer.reports.plots.panels import panels, styled
-from specformer.reports.variants import Arrays, Rows
+from specformer.reports.variants import Arrays, Rows, grouped
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request, Workplace
 from specformer.tasks.resolve import resolve
@@ -188,7 +188,7 @@ def _filters(rows: Rows) -> Pictures:
 
 def _dependencies(rows: Rows) -> Pictures:
     """Condensed attention, one picture per filter."""
-    return [[_heat(heads.mean(axis=0), name) for name, (heads, *_) in _first(rows).items()]]
+    return [[_heat(heads.mean(axis=0), name) for name, heads, *_ in _first(rows)]]
 
 
 def _graphs(rows: Rows) -> Pictures:
@@ -198,7 +198,7 @@ def _graphs(rows: Rows) -> Pictures:
             _heat(heads.mean(axis=0), name),
             spectral_plots.heads_plot(values, response, title=name),
         ]
-        for name, (heads, values, response) in _first(rows).items()
+        for name, heads, values, response in _first(rows)
         if values is not None and response is not None
     ]
 
@@ -206,7 +206,7 @@ def _graphs(rows: Rows) -> Pictures:
 def _molecules(rows: Rows) -> Pictures:
     """Attention and filters of two heads."""
     pictures: Pictures = []
-    for name, (heads, values, response) in _first(rows).items():
+    for name, heads, values, response in _first(rows):
         if values is None or response is None:
             continue
         for head in range(min(2, len(heads), response.shape[1])):
@@ -237,20 +237,18 @@ def _heat(matrix: np.ndarray, title: str) -> Figure:
     return spectral_plots.attention_heatmap(matrix, title=title)
 
 
-def _first(rows: Rows) -> dict[str, tuple[np.ndarray, np.ndarray | None, np.ndarray | None]]:
-    """The first Specformer of each filter or data set.
+def _first(
+    rows: Rows,
+) -> Iterator[tuple[str, np.ndarray, np.ndarray | None, np.ndarray | None]]:
+    """The first Specformer of each filter or data set, and the name of that.
 
     Its condensed attention by head, some eigenvalues, and its filter's responses to them.
     """
-    found = {}
-    for name, _, attention in rows.found("attention"):
-        for style, heads in list(attention.items())[:1]:
-            if heads.size:
-                values, response = (
-                    rows.one(name, style, what) for what in ("eigenvalues", "response")
-                )
-                found[name] = heads.reshape(-1, *heads.shape[-2:]), values, response
-    return found
+    for name, entries in grouped(rows.having("attention")).items():
+        own = entries[0].arrays
+        if own["attention"].size:
+            heads = own["attention"].reshape(-1, *own["attention"].shape[-2:])
+            yield name, heads, own.get("eigenvalues"), own.get("response")
 
 
 def _zinc(assignments: Sequence[str], place: Workplace, seed: int) -> Ran:

@@ -9,16 +9,9 @@ import numpy as np
 
 from specformer.errors import RunError
 from specformer.reports import numbers
-from specformer.reports.looks import look
+from specformer.reports.looks import Look, look
 from specformer.reports.sections.blocks import Cell, Listing, Row, Section, Table
-from specformer.reports.variants import (
-    Arrays,
-    Entry,
-    array_name,
-    entries_by,
-    variant,
-    variant_looks,
-)
+from specformer.reports.variants import KINDS, Entry, Rows, array_name
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.folder import OUTPUTS, RunFolder
@@ -26,10 +19,14 @@ from specformer.training.runs.folder import OUTPUTS, RunFolder
 Result = Mapping[str, Any]
 
 
+def looks(result: Result) -> dict[str, Look]:
+    """The looks of the compared models, by their names."""
+    return {row["name"]: row.look for row in Rows.of("rows", result, {}).entries}
+
+
 def labels(result: Result) -> dict[str, str]:
     """The labels of the compared models, by their names."""
-    looks = variant_looks(result["rows"])
-    return {row["name"]: looks[variant(row)].label for row in result["rows"]}
+    return {name: style.label for name, style in looks(result).items()}
 
 
 def writer(result: Result) -> Callable[..., str]:
@@ -169,21 +166,21 @@ def standings_section(result: Result, settings: Listing) -> Section:
         intro=intro,
         notes=(("Runs of the models", folders),),
         blocks=(
-            _standings(result, rows),
-            _pairs(result, rows),
+            _standings(result),
+            _pairs(result),
             Listing("Models that could not be trained.", ("Model", "Why"), failures),
             settings,
         ),
     )
 
 
-def _standings(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _standings(result: Result) -> Table:
     """One row per model: what it reached, and its difference to the one compared with."""
-    looks, other = variant_looks(rows), labels(result)[result["against"]]
-    metric = metric_named(result["metric"])
+    styles, metric = looks(result), metric_named(result["metric"])
+    other = styles[result["against"]].label
     points = " in points" if metric.name == "accuracy" else ""
     lines = []
-    for row in rows:
+    for row in result["rows"]:
         difference = row["difference"]
         cells = (
             Cell(figure(result, row["test"]), value=row["test"]["mean"]),
@@ -193,7 +190,7 @@ def _standings(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
             Cell(numbers.count(row["parameters"]), value=row["parameters"]),
             Cell(numbers.duration(row["seconds"]), value=row["seconds"]),
         )
-        lines.append(Row(looks[variant(row)], cells))
+        lines.append(Row(styles[row["name"]], cells))
     caption = (
         f"The best first. The difference to {other}{points} is bold where it holds; intervals are "
         "of 95%."
@@ -213,26 +210,21 @@ def _signed_cell(result: Result, difference: Mapping[str, Any] | None) -> Cell:
     return Cell(*signed(result, difference), best=best, value=mean)
 
 
-def _pairs(result: Result, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _pairs(result: Result) -> Table:
     """Every model (down) minus every other (across)."""
-    looks, names, found = variant_looks(rows), labels(result), {}
+    styles, found = looks(result), {}
     for each in result["differences"]:
         found[each["model"], each["against"]] = each
         found[each["against"], each["model"]] = {**each, "mean": -each["mean"]}
-    every = [row["name"] for row in rows]
     lines = tuple(
-        Row(
-            looks[variant(row)],
-            tuple(_signed_cell(result, found.get((row["name"], other))) for other in every),
-        )
-        for row in rows
+        Row(style, tuple(_signed_cell(result, found.get((name, other))) for other in styles))
+        for name, style in styles.items()
     )
     caption = "All pairs: the model of the row minus that of the column, bold where it holds."
-    return Table(caption, tuple(map(names.__getitem__, every)), lines if len(rows) > 2 else ())
+    columns = tuple(style.label for style in styles.values())
+    return Table(caption, columns, lines if len(lines) > 2 else ())
 
 
-#: The kinds of rows of a result, and the key that says what a row is about.
-_KINDS = {"filters": "filter", "nodes": "dataset", "links": "dataset", "molecules": "dataset"}
 #: The size of a test part over that of its training part, as in 60/20/20.
 _OVERLAP = 1 / 3
 #: Settings that say where and how a run was made, not what it computed.
@@ -245,20 +237,21 @@ def merged_runs(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np
     What runs share, such as the eigenvalues and the true images of filters, is left out where they
     differ in it: one run's answers over another's truth would be wrong.
     """
-    merged: dict[str, Any] = {kind: [] for kind in _KINDS}
+    merged: dict[str, Any] = {kind: [] for kind in KINDS}
     arrays: dict[str, np.ndarray] = {}
     common: dict[str, list[np.ndarray]] = {}
     spectra: dict[str, Any] = {}
     for name, run in names_of_runs(runs).items():
         result = run.result()
         arrays_here = run.outputs() if (run.path / OUTPUTS).exists() else {}
-        for kind in _KINDS:
-            entries: Sequence[Entry] = result.get(kind) or ()
+        for kind in KINDS:
+            entries = Rows.of(kind, result, arrays_here).entries
             several = len({entry.get("recipe") for entry in entries}) > 1
             for entry in entries:
                 own = f"{name}, {entry['recipe']}" if several else name
                 merged[kind].append({**entry, "recipe": own})
-                arrays |= _arrays_of_run(arrays_here, kind, entry, own)
+                where = f"{kind}/{entry.where}/{array_name(entry['model'], own)}"
+                arrays |= {f"{where}/{what}": array for what, array in entry.arrays.items()}
         for key, array in arrays_here.items():
             if key.count("/") == 1 or key.endswith(("/target", "/true")):
                 common.setdefault(key, []).append(array)
@@ -273,17 +266,6 @@ def merged_runs(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np
     }
     title = f"{len(runs)} runs side by side"
     return {"kind": "comparison", "title": title, "spectra": [*spectra.values()], **found}, arrays
-
-
-def _arrays_of_run(arrays: Arrays, kind: str, entry: Entry, own: str) -> dict[str, np.ndarray]:
-    """A row's arrays under the name that its run has on the page."""
-    where, (model, recipe) = f"{kind}/{entry[_KINDS[kind]]}", variant(entry)
-    return {
-        f"{where}/{array_name(model, own)}/{key.removeprefix(prefix)}": array
-        for prefix in (f"{where}/{model}/", f"{where}/{array_name(model, recipe)}/")
-        for key, array in arrays.items()
-        if key.startswith(prefix)
-    }
 
 
 def names_of_runs(runs: Sequence[RunFolder]) -> dict[str, RunFolder]:
@@ -312,29 +294,22 @@ def differences_section(runs: Sequence[RunFolder], result: Mapping[str, Any]) ->
 
 def _paired_listings(result: Mapping[str, Any]) -> Iterator[Listing]:
     """The paired differences of the runs on each filter or data set."""
-    for kind, key in _KINDS.items():
-        metric = "sse" if kind == "filters" else "test"
-        for name, group in entries_by(result.get(kind) or (), key).items():
-            for same in _on_same_splits(group, metric):
-                yield _paired_listing(name, same, metric)
+    for kind in KINDS:
+        for name, group in Rows.of(kind, result, {}).groups.items():
+            alike: dict[Any, list[Entry]] = {}  # the same metric and splits
+            for entry in group:
+                values = entry.reached.get("values") or ()
+                if len(values) > 1:
+                    splits = tuple(entry.get("splits") or range(len(values)))
+                    alike.setdefault((entry.get("metric"), splits), []).append(entry)
+            yield from (_paired_listing(name, own) for own in alike.values() if len(own) > 1)
 
 
-def _on_same_splits(group: Sequence[Entry], metric: str) -> Iterator[list[Entry]]:
-    """Groups of two or more rows of a data set that have the same metric and splits."""
-    found: dict[Any, list[Entry]] = {}
-    for entry in group:
-        values = (entry.get(metric) or {}).get("values") or ()
-        splits = tuple(entry.get("splits") or range(len(values)))
-        if len(values) > 1:
-            found.setdefault((entry.get("metric"), splits), []).append(entry)
-    yield from (rows for rows in found.values() if len(rows) > 1)
-
-
-def _paired_listing(name: str, group: Sequence[Entry], metric: str) -> Listing:
-    measured = str(group[0].get("metric") or ("sse" if metric == "sse" else "accuracy"))
-    lower = metric == "sse" or metric_named(measured).lower
+def _paired_listing(name: str, group: Sequence[Entry]) -> Listing:
+    measured = "sse" if "filter" in group[0] else group[0].metric.name
+    lower = measured == "sse" or group[0].metric.lower
     figures = {
-        f"{look(each['model']).label} ({each['recipe']})": each[metric]["values"] for each in group
+        f"{look(each['model']).label} ({each['recipe']})": each.reached["values"] for each in group
     }
     shared = len(set(group[0].get("splits") or ())) > 1
     rows = [
@@ -348,7 +323,7 @@ def _paired_listing(name: str, group: Sequence[Entry], metric: str) -> Listing:
         for each in paired_differences(figures, lower=lower, overlap=_OVERLAP if shared else 0.0)
     ]
     what = "points of accuracy" if measured == "accuracy" else measured.upper()
-    count = len(group[0][metric]["values"])
+    count = len(group[0].reached["values"])
     return Listing(
         f"{name}: differences in {what} over {count} splits or images, the better run first, with "
         "95% intervals and p-values adjusted for all pairs (paired t-test, Holm"

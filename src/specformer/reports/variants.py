@@ -1,8 +1,8 @@
-r"""What is compared: a model with the recipe it was trained by, its look and its arrays."""
+r"""What is compared: rows of a result, each with its model's look and its arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,10 @@ import numpy as np
 from specformer.reports.looks import Look, in_order, look
 from specformer.training.evaluation.graph_metrics import Metric, metric_named
 
-Entry = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
 
-#: A model and its recipe, which is empty if the result does not name one.
-Variant = tuple[str, str]
+#: The kinds of rows of a result, in the order of a page.
+KINDS = ("filters", "nodes", "links", "molecules")
 
 
 def array_name(model: str, recipe: str) -> str:
@@ -23,91 +22,105 @@ def array_name(model: str, recipe: str) -> str:
     return f"{model} ({recipe})"
 
 
-def variant(entry: Entry) -> Variant:
-    """The model and the recipe of an entry."""
-    return str(entry["model"]), str(entry.get("recipe") or "")
+class Entry(dict[str, Any]):
+    """A row of a result: a model, with the recipe it was trained by, on a filter or data set.
+
+    ``look`` is how it is drawn, ``arrays`` are its own, by what they hold.
+    """
+
+    def __init__(self, row: Mapping[str, Any], look: Look, arrays: Arrays | None = None) -> None:
+        super().__init__(row)
+        self.look, self.arrays = look, dict(arrays or {})
+
+    @property
+    def metric(self) -> Metric:
+        """Entries of earlier versions name none, and have an accuracy."""
+        return metric_named(str(self.get("metric") or "accuracy"))
+
+    @property
+    def where(self) -> str:
+        """The filter or data set."""
+        return str(self["filter"] if "filter" in self else self["dataset"])
+
+    @property
+    def reached(self) -> Mapping[str, Any]:
+        """Its main figures: mean, interval and values; empty if it has none."""
+        return self.get("sse" if "filter" in self else "test") or {}
 
 
-def metric_of(entry: Entry) -> Metric:
-    """The metric of an entry; entries of earlier versions name none, and have an accuracy."""
-    return metric_named(str(entry.get("metric") or "accuracy"))
+def looks_of(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Look]:
+    """The look of each model and recipe, ours last; a recipe is empty if a row names none.
 
-
-def variant_looks(entries: Sequence[Entry]) -> dict[Variant, Look]:
-    """The look of each variant, ours last; its label has the recipe if a model has several.
-
-    The ``label`` of an entry, if it has one, comes first.
+    A label has the recipe if a model has several. The ``label`` of a row, if it has one, comes
+    first.
 
     Example:
         >>> recipes = [("specformer", "paper"), ("specformer", "best"), ("gcn", "paper")]
-        >>> looks = variant_looks([{"model": m, "recipe": r} for m, r in recipes])
+        >>> looks = looks_of([{"model": m, "recipe": r} for m, r in recipes])
         >>> [look.label for look in looks.values()]
         ['GCN', 'Specformer (paper)', 'Specformer (best)']
     """
-    recipes: dict[str, list[str]] = {}
-    for model, recipe in dict.fromkeys(map(variant, entries)):
-        recipes.setdefault(model, []).append(recipe)
-    labels = {variant(entry): str(entry["label"]) for entry in entries if "label" in entry}
-    looks: dict[Variant, Look] = {}
-    for model in in_order(recipes):
-        for number, recipe in enumerate(recipes[model]):
-            alone = len(recipes[model]) == 1
-            style = look(model) if alone else look(model).by_recipe(recipe, number)
-            if label := labels.get((model, recipe)):
+    labels: dict[str, dict[str, str]] = {}
+    for row in rows:
+        own = labels.setdefault(str(row["model"]), {})
+        own[_recipe(row)] = str(row.get("label") or own.get(_recipe(row), ""))
+    looks = {}
+    for model in in_order(labels):
+        for number, (recipe, label) in enumerate(labels[model].items()):
+            style = look(model)
+            if len(labels[model]) > 1:
+                style = style.by_recipe(recipe, number)
+            if label:
                 style = replace(style, label=label, recipe=style.recipe and label)
             looks[model, recipe] = style
     return looks
 
 
-def arrays_of(
-    arrays: Arrays,
-    where: str,
-    group: Sequence[Entry],
-    what: str,
-    looks: Mapping[Variant, Look],
-) -> dict[Look, np.ndarray]:
-    """The arrays of that kind of the variants of a group, as far as they have one.
-
-    A run with one recipe per model keeps them under the model's bare name.
-    """
-    keys = {who: f"{where}/{array_name(*who)}/{what}" for who in map(variant, group)}
-    bare = {who[0]: who for who, key in keys.items() if key not in arrays}
-    keys |= {who: f"{where}/{model}/{what}" for model, who in bare.items()}
-    return {style: arrays[keys[who]] for who, style in looks.items() if keys.get(who, "") in arrays}
-
-
-def entries_by(entries: Sequence[Entry], key: str) -> dict[str, list[Entry]]:
-    """Entries grouped by their value of a key."""
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(str(entry[key]), []).append(entry)
-    return groups
+def _recipe(row: Mapping[str, Any]) -> str:
+    return str(row.get("recipe") or "")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A result's entries of one kind of learning, and the arrays that belong to them.
+    """A result's entries of one kind of learning, and the arrays of the run.
 
     ``kind`` is filters, nodes, links or molecules. A group has the entries of one filter or data
-    set.
+    set. ``order`` has the looks of all models, ours last.
     """
 
     kind: str
     entries: Sequence[Entry]
+    order: Sequence[Look]
     arrays: Arrays
 
     @classmethod
     def of(cls, kind: str, result: Mapping[str, Any], arrays: Arrays) -> Rows:
-        return cls(kind, result.get(kind) or (), arrays)
+        found = result.get(kind) or ()
+        looks = looks_of(found)
+        entries = [Entry(row, looks[str(row["model"]), _recipe(row)]) for row in found]
+        rows = cls(kind, entries, list(looks.values()), arrays)
+        for name, group in rows.groups.items() if arrays else ():
+            for entry in group:
+                own = array_name(entry["model"], _recipe(entry))
+                entry.arrays.update(_below(f"{kind}/{name}/{own}/", arrays))
+            # A run with one recipe per model keeps its arrays under the model's bare name.
+            for model in dict.fromkeys(entry["model"] for entry in group):
+                for what, array in _below(f"{kind}/{name}/{model}/", arrays).items():
+                    bare = [e for e in group if e["model"] == model and what not in e.arrays]
+                    if bare:
+                        bare[-1].arrays[what] = array
+        return rows
 
     @property
-    def looks(self) -> dict[Variant, Look]:
-        return variant_looks(self.entries)
+    def looks(self) -> list[Look]:
+        """The looks of the entries' models, ours last."""
+        present = {entry.look for entry in self.entries}
+        return [style for style in self.order if style in present]
 
     @property
     def groups(self) -> dict[str, list[Entry]]:
         """Entries by filter or data set."""
-        return entries_by(self.entries, "filter" if self.kind == "filters" else "dataset")
+        return grouped(self.entries)
 
     @property
     def descriptions(self) -> tuple[tuple[str, str], ...]:
@@ -115,9 +128,9 @@ class Rows:
         told = {str(entry["dataset"]): entry.get("description") for entry in self.entries}
         return tuple((name, str(text)) for name, text in told.items() if text)
 
-    def having(self, keep: Callable[[Entry], bool]) -> Rows:
-        """The rows whose entries are to be kept."""
-        return replace(self, entries=[entry for entry in self.entries if keep(entry)])
+    def only(self, entries: Iterable[Entry]) -> Rows:
+        """The same with these entries."""
+        return replace(self, entries=list(entries))
 
     def most(self, key: str = "runs") -> int:
         """The largest count under that key, 0 if no entry has it."""
@@ -128,20 +141,27 @@ class Rows:
         return self.arrays.get(f"{self.kind}/{what}")
 
     def found(self, what: str) -> Iterator[tuple[str, list[Entry], dict[Look, np.ndarray]]]:
-        """The name of every group, its entries, and the arrays of its variants."""
-        looks = self.looks
+        """The name of every group, its entries, and the arrays of its models, ours last."""
         for name, group in self.groups.items():
-            yield name, group, arrays_of(self.arrays, f"{self.kind}/{name}", group, what, looks)
+            own = {entry.look: entry.arrays[what] for entry in group if what in entry.arrays}
+            yield name, group, {style: own[style] for style in self.order if style in own}
 
-    def ours(self, what: str) -> Iterator[tuple[str, Look, np.ndarray]]:
-        """Arrays of Specformer, or of the only model of a group."""
-        for name, _, found in self.found(what):
-            for style, array in found.items():
-                if style.ours or len(found) == 1:
-                    yield name, style, array
+    def having(self, what: str, ours: bool = False) -> Iterator[Entry]:
+        """Entries with such arrays, by group; only Specformer's, or the only one, if ``ours``."""
+        for group in self.groups.values():
+            own = [entry for entry in group if what in entry.arrays]
+            own.sort(key=lambda entry: self.order.index(entry.look))
+            yield from (e for e in own if not ours or e.look.ours or len(own) == 1)
 
-    def one(self, name: str, style: Look, what: str) -> np.ndarray | None:
-        """The array of one variant."""
-        return next(
-            (found.get(style) for other, _, found in self.found(what) if other == name), None
-        )
+
+def _below(prefix: str, arrays: Arrays) -> Arrays:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): array for k, array in arrays.items() if k.startswith(prefix)}
+
+
+def grouped(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Entries by filter or data set."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.where, []).append(entry)
+    return groups

@@ -19,7 +19,7 @@ def entry(dataset: str, metric: str, **test) -> dict:
 
 
 def rows_of(entries, arrays) -> Rows:
-    return Rows("molecules", entries, arrays)
+    return Rows.of("molecules", {"molecules": entries}, arrays)
 
 
 ENTRIES = [entry("zinc", "mae"), entry("hiv", "rocauc"), entry("other", "mae")]

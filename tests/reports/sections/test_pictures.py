@@ -99,10 +99,12 @@ def test_errors_at_a_glance_scroll_where_they_would_shrink_on_a_phone():
         {"filter": "comb", "model": model, "recipe": "paper", "sse": {"mean": mean}}
         for model, mean in (("gcn", 50.0), ("specformer", 0.1))
     ]
-    (picture,) = filter_section.overview(Rows("filters", entries, {}))
+    (picture,) = filter_section.overview(Rows.of("filters", {"filters": entries}, {}))
     assert picture.wide
     assert {"comb", "GCN", "Specformer"} <= set(texts(picture.svg))
-    assert not list(filter_section.overview(Rows("filters", entries[:1], {})))  # nothing to compare
+    assert not list(
+        filter_section.overview(Rows.of("filters", {"filters": entries[:1]}, {}))
+    )  # nothing to compare
 
 
 def test_spectra_are_drawn_once_unless_they_differ(run):
@@ -132,7 +134,7 @@ def test_images_and_errors_belong_to_the_same_recipe():
         for name, images in learned.items()
     ]
 
-    (picture,) = filter_section.filtered_images(Rows("filters", entries, arrays))
+    (picture,) = filter_section.filtered_images(Rows.of("filters", {"filters": entries}, arrays))
 
     # 36 pixels, each half or a hundredth off.
     assert [text for text in texts(picture.svg) if "SSE" in text] == ["SSE 9.00", "SSE 0.00360"]
@@ -150,7 +152,7 @@ def test_a_single_filter_is_drawn_on_every_image_kept():
     ]
 
     def drawn(shown):
-        found = filter_section.filtered_images(Rows("filters", shown, arrays))
+        found = filter_section.filtered_images(Rows.of("filters", {"filters": shown}, arrays))
         return [next(text for text in texts(p.svg) if "image" in text) for p in found]
 
     assert drawn(entries) == ["comb, image 19", "low-pass, image 28"]

@@ -11,7 +11,7 @@ from specformer.reports.sections import pictures
 from specformer.reports.sections.blocks import Figure, Picture, Section
 from specformer.reports.sections.pictures import picture
 from specformer.reports.sections.report_tables import comparison, costs, mean_over
-from specformer.reports.variants import Rows, variant
+from specformer.reports.variants import Rows
 
 
 def filter_section(rows: Rows) -> Section:
@@ -41,14 +41,14 @@ def filter_section(rows: Rows) -> Section:
             comparison(
                 f"Sum of squared errors{mean_over(images, 'images')}. "
                 f"Lower is better{'; the best of a filter is bold' if many else ''}.",
-                rows.entries,
+                rows,
                 across="filter",
                 metric="sse",
                 lower=True,
             ),
             comparison(
                 "R², the share of the outcome’s variance that is explained. 1 is perfect.",
-                rows.entries,
+                rows,
                 across="filter",
                 metric="r2",
                 lower=False,
@@ -90,8 +90,7 @@ def filter_section(rows: Rows) -> Section:
 
 def _scaled(rows: Rows) -> str:
     """A sentence on scaled curves: a feature network before a filter hides the filter's scale."""
-    others = rows.having(lambda entry: entry["model"] != "specformer")
-    drawn = any(found for _, _, found in others.found("response"))
+    drawn = any(entry["model"] != "specformer" for entry in rows.having("response"))
     return "Curves of models other than Specformer are scaled to fit their outputs. " * drawn
 
 
@@ -99,9 +98,8 @@ def overview(rows: Rows) -> Iterator[Picture]:
     """All errors on all filters, if there is more than one model to compare."""
     errors: dict[str, dict[Look, float]] = {}
     for entry in rows.entries:
-        mean = (entry.get("sse") or {}).get("mean")
-        if mean is not None:
-            errors.setdefault(str(entry["filter"]), {})[rows.looks[variant(entry)]] = float(mean)
+        if (mean := entry.reached.get("mean")) is not None:
+            errors.setdefault(entry.where, {})[entry.look] = float(mean)
     if len({model for row in errors.values() for model in row}) > 1:
         alt = "Squared error of each model on each filter."
         yield picture(prediction_plots.errors_plot(errors), alt, wide=True)
@@ -142,8 +140,7 @@ def filtered_images(rows: Rows) -> Iterator[Picture]:
         true = rows.get(f"{name}/true")
         if true is None or not learned:
             continue
-        errors = {rows.looks[variant(entry)]: (entry.get("sse") or {}).get("values") or []
-                  for entry in group}  # fmt: skip
+        errors = {entry.look: entry.reached.get("values") or [] for entry in group}
         for index in range(len(true)) if len(groups) == 1 else [number % len(true)]:
             title = f"{name}, {titles[index]}" if titles is not None else name
             figure = spectral_plots.image_grid(

@@ -14,13 +14,14 @@ from specformer.reports.sections import pictures
 from specformer.reports.sections.blocks import Figure, Picture, Section
 from specformer.reports.sections.pictures import picture
 from specformer.reports.sections.report_tables import compared, costs, each_target
-from specformer.reports.variants import Rows, metric_of, variant
+from specformer.reports.variants import Rows
 
 
 def molecule_section(rows: Rows) -> Section:
     """The section of many graphs, which are called molecules if they have SMILES."""
     over, of_first = pictures.median_over(rows.most(), "runs"), pictures.first_of(rows)
-    chemical = any(written.any() for _, _, written in rows.ours("drawn/smiles"))
+    drawn_ones = rows.having("drawn/smiles", ours=True)
+    chemical = any(entry.arrays["drawn/smiles"].any() for entry in drawn_ones)
     thing, part = ("molecule", "atom") if chemical else ("graph", "node")
     drawn = (
         f"{of_first}. Orange {part}s raise the prediction, blue ones lower it: the difference that "
@@ -100,7 +101,7 @@ def _started(rows: Rows) -> Iterator[tuple[str, str]]:
     """Names of models that were trained further, and the run they start from."""
     for entry in rows.entries:
         if "start" in entry:
-            who = f"{rows.looks[variant(entry)].label} on {entry['dataset']}"
+            who = f"{entry.look.label} on {entry.where}"
             yield who, f"models start from those of {entry['start']}"
 
 
@@ -108,7 +109,7 @@ def by_size(rows: Rows, parts: str) -> Iterator[Picture]:
     """Errors over the sizes of graphs, one picture per data set."""
     for name, group, found in rows.found("by_size"):
         if found:
-            numbered = metric_of(group[0]).task == "regression"
+            numbered = group[0].metric.task == "regression"
             label = "mean absolute error" if numbered else "1 − chance of the class"
             alt = f"{name}: errors of {pictures.model_names(found)} by size."
             yield picture(size_plot(found, parts, ylabel=label, title=name), alt, key=tuple(found))
@@ -117,10 +118,11 @@ def by_size(rows: Rows, parts: str) -> Iterator[Picture]:
 def drawn_graphs(rows: Rows, *, worst: bool) -> Iterator[Picture]:
     """Test graphs that Specformer, or the only model, predicts worst or best."""
     parts = ("names", "smiles", "told", "worst", "sizes", "edges", "num_edges")
-    for name, style, shares in rows.ours("drawn/contributions"):
-        kept = {part: rows.one(name, style, f"drawn/{part}") for part in parts}
-        names, smiles, told, is_worst, sizes, edges, num_edges = map(np.asarray, kept.values())
-        classes = rows.groups[name][0].get("classes")
+    for entry in rows.having("drawn/contributions", ours=True):
+        names, smiles, told, is_worst, sizes, edges, num_edges = (
+            entry.arrays[f"drawn/{part}"] for part in parts
+        )
+        shares, classes = entry.arrays["drawn/contributions"], entry.get("classes")
         nodes_at, edges_at = np.append(0, sizes.cumsum()), np.append(0, num_edges.cumsum())
         for graph in np.flatnonzero(is_worst == worst):
             measured, predicted = (_figure(value, classes) for value in told[graph])

@@ -23,16 +23,15 @@ from specformer.reports.sections.report_tables import (
     mean_over,
     prepared_features,
 )
-from specformer.reports.variants import Rows, metric_of, variant
+from specformer.reports.variants import Entry, Rows
 from specformer.training.evaluation.graph_metrics import METRICS
 
 
 def node_section(rows: Rows) -> Section:
     """The section of predicted labels or numbers."""
     of_first, over_all = pictures.first_of(rows), ", over all runs." if rows.most() > 1 else "."
-    right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
-    judged = rows.having(lambda entry: metric_of(entry).name != "accuracy")
-    numbers_only = all(metric_of(entry).task == "regression" for entry in rows.entries)
+    right, judged = _by_accuracy(rows)
+    numbers_only = all(entry.metric.task == "regression" for entry in rows.entries)
     thing, things = ("number", "numbers") if numbers_only else ("label", "labels")
     return Section(
         anchor="nodes",
@@ -93,9 +92,8 @@ def _learned(rows: Rows) -> Iterator[Block]:
     """Learned filters, attention, training curves and costs."""
     of_first, filters = pictures.first_of(rows), tuple(all_filters(rows))
     of_chosen = f"{of_first} or the one chosen" if filters and of_first else of_first
-    right = rows.having(lambda entry: metric_of(entry).name == "accuracy")
-    judged = rows.having(lambda entry: metric_of(entry).name != "accuracy")
-    validated = " and ".join(dict.fromkeys(metric_of(entry).label for entry in rows.entries))
+    right, judged = _by_accuracy(rows)
+    validated = " and ".join(dict.fromkeys(entry.metric.label for entry in rows.entries))
     accuracies = pictures.by_epoch(right, 2, "validation accuracy", percent=True, errors=False)
     yield Figure(
         "Learned filters",
@@ -132,6 +130,14 @@ def _learned(rows: Rows) -> Iterator[Block]:
     yield costs(rows)
 
 
+def _by_accuracy(rows: Rows) -> tuple[Rows, Rows]:
+    """The rows that are judged by accuracy, and the others."""
+    return (
+        rows.only(entry for entry in rows.entries if entry.metric.name == "accuracy"),
+        rows.only(entry for entry in rows.entries if entry.metric.name != "accuracy"),
+    )
+
+
 def _accuracies(rows: Rows) -> Iterator[Block]:
     """The accuracy of each model, as pictures and in a table."""
     if not rows.entries:
@@ -147,7 +153,7 @@ def _accuracies(rows: Rows) -> Iterator[Block]:
     yield comparison(
         f"Test accuracy{mean_over(rows.most(), 'runs')}."
         + (" The best of a data set is bold." if many else ""),
-        rows.entries,
+        rows,
         across="dataset",
         metric="test",
         lower=False,
@@ -159,9 +165,7 @@ def accuracies(rows: Rows) -> Iterator[Picture]:
     """Test accuracies with intervals, one picture per data set."""
     for name, group in rows.groups.items():
         results = {
-            rows.looks[variant(entry)]: entry["test"]
-            for entry in group
-            if (entry.get("test") or {}).get("mean") is not None
+            entry.look: entry.reached for entry in group if entry.reached.get("mean") is not None
         }
         if results:
             figure = accuracy_plot(results, title=name)
@@ -178,55 +182,51 @@ def _shares(rows: Rows, what: str) -> Iterator[Picture]:
 
 def energies(rows: Rows) -> Iterator[Picture]:
     """The energy over the spectrum before and after the filter, one picture per data set."""
-    for name, style, shares in rows.ours("energy"):
-        figure = energy_plot(shares, title=pictures.heading(name, style))
-        yield picture(figure, f"{name}: energy over the spectrum.", key=ENERGIES)
+    for entry in rows.having("energy", ours=True):
+        figure = energy_plot(entry.arrays["energy"], title=pictures.heading(entry))
+        yield picture(figure, f"{entry.where}: energy over the spectrum.", key=ENERGIES)
 
 
 def all_filters(rows: Rows) -> Iterator[Picture]:
     """Responses of every run and layer, from which a reader chooses."""
-    for name, style, runs in rows.ours("filters"):
-        eigenvalues = rows.one(name, style, "filters_at")
-        assert eigenvalues is not None
-        title = pictures.heading(name, style)
+    for entry in rows.having("filters", ours=True):
+        runs, eigenvalues = entry.arrays["filters"], entry.arrays["filters_at"]
         for run, layer in np.ndindex(runs.shape[:2]):
             first = not run and not layer  # only this one has windows
             yield from pictures.responses_in(
                 pictures.windows(eigenvalues) if first else {"whole": None},
                 eigenvalues,
                 runs[run, layer],
-                name,
-                style,
+                entry,
                 choice={"run": f"{run + 1}", "layer": f"{layer + 1}"},
                 shown=first,
-                title=title,
+                title=pictures.heading(entry),
             )
 
 
 def full_attention(rows: Rows) -> Iterator[Picture]:
     """Attention between all eigenvalues, from which a reader chooses a head."""
-    for name, style, heads in rows.ours("attention_full"):
-        eigenvalues = rows.one(name, style, "attention_at")
-        assert eigenvalues is not None
-        for number, matrix in enumerate(heads, start=1):
-            figure = attention_image(matrix, eigenvalues, title=pictures.heading(name, style))
-            alt = f"{name}: how much every eigenvalue looks at every other, head {number}."
+    for entry in rows.having("attention_full", ours=True):
+        eigenvalues = entry.arrays["attention_at"]
+        for number, matrix in enumerate(entry.arrays["attention_full"], start=1):
+            figure = attention_image(matrix, eigenvalues, title=pictures.heading(entry))
+            alt = f"{entry.where}: how much every eigenvalue looks at every other, head {number}."
             yield picture(figure, alt, choice={"head": f"{number}"}, shown=number == 1)
 
 
 def graphs(rows: Rows) -> Iterator[Picture]:
     """Each graph, or a part of it, with colours and notes for its nodes."""
-    for name, style, nodes in rows.ours("drawn/nodes"):
-        edges, labels, tested, chances = (
-            np.asarray(rows.one(name, style, f"drawn/{part}"))
-            for part in ("edges", "labels", "tested", "chances")
+    for entry in rows.having("drawn/nodes", ours=True):
+        nodes, edges, labels, tested, chances = (
+            entry.arrays[f"drawn/{part}"]
+            for part in ("nodes", "edges", "labels", "tested", "chances")
         )
         names, centres, spread = (
-            rows.one(name, style, f"drawn/{part}") for part in ("names", "centres", "spread")
+            entry.arrays.get(f"drawn/{part}") for part in ("names", "centres", "spread")
         )
         names = nodes.astype(str) if names is None else names  # older runs have none
-        classes = [str(label) for label in rows.groups[name][0]["classes"]]
-        paints = _paints(labels, tested, chances, style, len(classes))
+        classes = [str(label) for label in entry["classes"]]
+        paints = _paints(labels, tested, chances, entry.look, len(classes))
         if centres is not None and spread is not None:
             paints += _spreads(names, np.searchsorted(nodes, centres), spread)
         guesses = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
@@ -238,7 +238,7 @@ def graphs(rows: Rows) -> Iterator[Picture]:
                 names, tested, label_names, guesses, strict=True
             )
         ]
-        alt = f"{name}: {len(nodes):,} nodes and their edges, coloured by class."
+        alt = f"{entry.where}: {len(nodes):,} nodes and their edges, coloured by class."
         places = spectral_layout(len(nodes), edges)
         svg, values = graph_svg(places, edges, paints, label_names, notes, alt)
         key = [
@@ -251,7 +251,7 @@ def graphs(rows: Rows) -> Iterator[Picture]:
             key=tuple(key),
             values=values,
             wide=len(rows.groups) == 1,
-            title=pictures.heading(name, style),
+            title=pictures.heading(entry),
             note=f"{len(nodes):,} nodes and {len(edges):,} edges between them",
         )
 
@@ -298,7 +298,6 @@ def _spreads(names: np.ndarray, centres: np.ndarray, spread: np.ndarray) -> Iter
 def worst(rows: Rows) -> Iterator[Listing]:
     """The worst predicted test nodes with their neighbours, one table per data set."""
     for entry in rows.entries:
-        style = rows.looks[variant(entry)]
         lines = tuple(
             (
                 str(each.get("name", each["node"])),
@@ -309,9 +308,9 @@ def worst(rows: Rows) -> Iterator[Listing]:
             )
             for each in entry.get("worst") or ()
         )
-        if lines and (style.ours or len(rows.entries) == 1):
+        if entry.look.ours or len(rows.entries) == 1:
             yield Listing(
-                f"{entry['dataset']}: the test nodes that {style.label} gets most wrong, first "
+                f"{entry.where}: the test nodes that {entry.look.label} gets most wrong, first "
                 "run.",
                 ("Node", "Class", "Predicted", "Chance of its class", "Neighbours by class"),
                 lines,
@@ -331,16 +330,15 @@ def _figures(rows: Rows) -> Iterator[Table]:
     """All figures of the test links, one table per data set."""
     over = mean_over(rows.most(), "runs")
     for name, group in rows.groups.items():
-        entries = [
-            {**entry, "figure": figure_label(figure), "test": reached}
+        figures = rows.only(
+            Entry({**entry, "figure": figure_label(figure), "test": reached}, entry.look)
             for entry in group
             for figure, reached in entry["figures"]["test"].items()
-        ]
+        )
         yield comparison(
             f"{name}: figures of the test links{over}. Higher is better.",
-            entries,
+            figures,
             across="figure",
             metric="test",
             lower=False,
-            looks=rows.looks,
         )

@@ -3,7 +3,6 @@ r"""Pictures that several sections share, drawn from a run folder's arrays."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 import matplotlib.figure
@@ -15,7 +14,7 @@ from specformer.reports.plots import prediction_plots, spectral_plots
 from specformer.reports.plots.panels import chart_values
 from specformer.reports.plots.svg import figure_svg
 from specformer.reports.sections.blocks import Figure, Picture
-from specformer.reports.variants import Arrays, Rows, metric_of
+from specformer.reports.variants import Arrays, Entry, Rows
 
 #: Most classes of a confusion matrix; more have no room for their names.
 _MOST_CLASSES = 20
@@ -50,9 +49,9 @@ def model_names(looks: Iterable[Look]) -> str:
     return ", ".join(style.label for style in looks) or "no model"
 
 
-def heading(name: str, style: Look) -> str:
+def heading(entry: Entry) -> str:
     """The name of a data set, with the recipe if a model has several."""
-    return f"{name} ({style.recipe})" if style.recipe else name
+    return f"{entry.where} ({entry.look.recipe})" if entry.look.recipe else entry.where
 
 
 def windows(eigenvalues: np.ndarray) -> dict[str, tuple[float, float] | None]:
@@ -93,7 +92,7 @@ def by_epoch(
     for name, group, found in rows.found("curve"):
         if not found:
             continue
-        label, metric = what, metric_of(group[0])
+        label, metric = what, group[0].metric
         if not label:
             label, errors = f"validation {metric.label}", metric.lower
         curves = {who: each if column is None else each[..., column] for who, each in found.items()}
@@ -111,24 +110,26 @@ def heads(rows: Rows, *, points: bool = False) -> Iterator[Picture]:
 
     With ``points`` for the eigenvalues of many graphs.
     """
-    for name, _, responses in rows.found("response"):
-        for style, response in responses.items():
-            eigenvalues = rows.one(name, style, "eigenvalues")
-            if eigenvalues is not None:
-                spans = {"whole": None} if points else windows(eigenvalues)
-                subtitle = style.label if style.recipe else ""
-                yield from responses_in(
-                    spans, eigenvalues, response, name, style,
-                    points=points, title=name, subtitle=subtitle,
-                )  # fmt: skip
+    for entry in rows.having("response"):
+        eigenvalues = entry.arrays.get("eigenvalues")
+        if eigenvalues is None:
+            continue
+        yield from responses_in(
+            {"whole": None} if points else windows(eigenvalues),
+            eigenvalues,
+            entry.arrays["response"],
+            entry,
+            points=points,
+            title=entry.where,
+            subtitle=entry.look.label if entry.look.recipe else "",
+        )
 
 
 def responses_in(
     spans: Mapping[str, tuple[float, float] | None],
     eigenvalues: np.ndarray,
     response: np.ndarray,
-    name: str,
-    style: Look,
+    entry: Entry,
     choice: Mapping[str, str] | None = None,
     shown: bool = True,
     **how: Any,
@@ -140,7 +141,7 @@ def responses_in(
         )
         yield picture(
             figure,
-            f"{name}: the response of each head of {style.label}.",
+            f"{entry.where}: the response of each head of {entry.look.label}.",
             key=tuple(head_looks(response.shape[1])),
             choice={**(choice or {}), "λ": span},
             shown=shown and window is None,
@@ -152,21 +153,19 @@ def attention(rows: Rows, *, by_head: bool = False) -> Iterator[Picture]:
 
     Each shows the mean over heads; with ``by_head`` each head has its own picture.
     """
-    for name, _, found in rows.found("attention"):
-        for style, condensed in found.items():
-            if not condensed.size:
-                continue
-            every = condensed.reshape(-1, *condensed.shape[-2:])
-            subtitle = style.label if style.recipe else ""
-            drawn = (
-                {f"{name}, head {number}": matrix for number, matrix in enumerate(every, start=1)}
-                if by_head
-                else {name: every.mean(axis=0)}
-            )
-            for title, matrix in drawn.items():
-                figure = spectral_plots.attention_heatmap(matrix, title=title, subtitle=subtitle)
-                whose = f"{title}, {subtitle}" if subtitle else title
-                yield picture(figure, f"{whose}: {_in_words(matrix)}.")
+    for entry in rows.having("attention"):
+        condensed, name = entry.arrays["attention"], entry.where
+        if not condensed.size:
+            continue
+        every = condensed.reshape(-1, *condensed.shape[-2:])
+        subtitle = entry.look.label if entry.look.recipe else ""
+        drawn = {name: every.mean(axis=0)}
+        if by_head:
+            drawn = {f"{name}, head {head}": matrix for head, matrix in enumerate(every, start=1)}
+        for title, matrix in drawn.items():
+            figure = spectral_plots.attention_heatmap(matrix, title=title, subtitle=subtitle)
+            whose = f"{title}, {subtitle}" if subtitle else title
+            yield picture(figure, f"{whose}: {_in_words(matrix)}.")
 
 
 def _in_words(matrix: np.ndarray) -> str:
@@ -185,7 +184,7 @@ def predictions(rows: Rows, things: str) -> Figure:
         "accuracy": "True over false positives, at every threshold.",
     }
     numbered = "Predicted over measured numbers, with the line where they agree."
-    sentences = dict.fromkeys(told.get(metric_of(entry).name, numbered) for entry in rows.entries)
+    sentences = dict.fromkeys(told.get(entry.metric.name, numbered) for entry in rows.entries)
     runs = ", of all runs" if rows.most() > 1 else ""
     caption = " ".join([f"The test {things}{runs}.", *sentences])
     return Figure("Predictions", caption, predicted(rows))
@@ -194,7 +193,7 @@ def predictions(rows: Rows, things: str) -> Figure:
 def predicted(rows: Rows) -> Iterator[Picture]:
     """Numbers: one picture per model and target. Classes: one per target, with all models."""
     for name, group, found in rows.found("tested"):
-        metric = metric_of(group[0])
+        metric = group[0].metric
         targets = [str(target) for target in group[0].get("targets") or ()]
         count = min((tested.shape[-1] for tested in found.values()), default=0)
         if count > 1 and not targets:
@@ -222,15 +221,16 @@ def _clouds(pairs: Pairs, name: str, target: str) -> Iterator[Picture]:
 
 def confusions(rows: Rows, things: str) -> Figure:
     """Confusion matrices of Specformer, or of the only model, one per data set."""
-    classes = {name: [str(each) for each in group[0].get("classes") or ()]
-               for name, group in rows.groups.items()}  # fmt: skip
     pictures = (
         picture(
-            prediction_plots.confusion_plot(counts, classes[name], title=heading(name, style)),
-            f"{name}: the classes that {style.label} gives to the test {things} of each class.",
+            prediction_plots.confusion_plot(
+                counts, [str(name) for name in entry.get("classes") or ()], title=heading(entry)
+            ),
+            f"{entry.where}: the classes that {entry.look.label} gives to the test {things} of "
+            "each class.",
         )
-        for name, style, counts in rows.ours("confusion")
-        if len(counts) <= _MOST_CLASSES
+        for entry in rows.having("confusion", ours=True)
+        if len(counts := entry.arrays["confusion"]) <= _MOST_CLASSES
     )
     return Figure(
         "Which classes are taken for which",
@@ -248,11 +248,11 @@ def spectra(result: Mapping[str, Any], arrays: Arrays) -> Iterator[Picture]:
         counts = arrays.get("filters/counts")
         figure = spectral_plots.spectrum_plot(filters, counts=counts, title="image grid")
         yield picture(figure, "Spectrum of the image grid.", wide=True)
-    kinds = (Rows.of(kind, result, arrays).found("eigenvalues") for kind in ("nodes", "links"))
-    for name, _, found in chain.from_iterable(kinds):
-        # Recipes mostly share a spectrum; a different one has its own picture.
-        distinct = {values.tobytes(): (style, values) for style, values in found.items()}
-        for style, values in distinct.values():
-            whose = f"{name}, {style.label}" if len(distinct) > 1 else name
-            figure = spectral_plots.spectrum_plot(values, title=whose)
-            yield picture(figure, f"Spectrum of {whose}.", wide=True)
+    for kind in ("nodes", "links"):
+        for name, _, found in Rows.of(kind, result, arrays).found("eigenvalues"):
+            # Recipes mostly share a spectrum; a different one has its own picture.
+            distinct = {values.tobytes(): (style, values) for style, values in found.items()}
+            for style, values in distinct.values():
+                whose = f"{name}, {style.label}" if len(distinct) > 1 else name
+                figure = spectral_plots.spectrum_plot(values, title=whose)
+                yield picture(figure, f"Spectrum of {whose}.", wide=True)

@@ -3,22 +3,12 @@ r"""A result's numbers as tables: models down, data across, the best marked; tri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from specformer.reports import numbers
 from specformer.reports.looks import Look
 from specformer.reports.sections.blocks import Cell, Listing, Row, Section, Table
-from specformer.reports.variants import (
-    Entry,
-    Rows,
-    Variant,
-    entries_by,
-    metric_of,
-    variant,
-    variant_looks,
-)
-from specformer.training.evaluation.graph_metrics import metric_named
+from specformer.reports.variants import Entry, Rows
 
 #: Most columns of the data in a table of prepared features.
 MOST_COLUMNS = 40
@@ -33,27 +23,25 @@ def mean_over(count: int, what: str) -> str:
 
 def comparison(
     caption: str,
-    entries: Sequence[Entry],
+    rows: Rows,
     *,
     across: str,
     metric: str,
     lower: bool,
     write: Callable[..., str] = numbers.error,
-    looks: Mapping[Variant, Look] | None = None,
 ) -> Table:
     """One metric of every model (down) on every filter or data set (across).
 
     Args:
         caption: the table's.
-        entries: entries of a result.
+        rows: entries of a result.
         across: the key of an entry that names its column.
         metric: the key of the figures.
         lower: whether the lowest figure is the best.
         write: writes a figure as text.
-        looks: looks of the models; by default those of the entries.
     """
-    columns = tuple(dict.fromkeys(str(entry[across]) for entry in entries))
-    found = {(variant(entry), str(entry[across])): entry.get(metric) or {} for entry in entries}
+    columns = tuple(dict.fromkeys(str(entry[across]) for entry in rows.entries))
+    found = {(entry.look, str(entry[across])): entry.get(metric) or {} for entry in rows.entries}
     best: dict[str, str] = {}
     for column in columns:
         means = [
@@ -64,8 +52,8 @@ def comparison(
         if len(means) > 1:
             best[column] = write(min(means) if lower else max(means))
 
-    def cell(who: Variant, column: str) -> Cell:
-        value = found.get((who, column), {})
+    def cell(style: Look, column: str) -> Cell:
+        value = found.get((style, column), {})
         mean = value.get("mean")
         if mean is None:
             return Cell(numbers.NONE)
@@ -74,27 +62,21 @@ def comparison(
         # Numbers with the same text are equally good to a reader.
         return Cell(text, spread, best=text == best.get(column), value=mean)
 
-    present = {variant(entry) for entry in entries}
-    rows = tuple(
-        Row(style, tuple(cell(who, column) for column in columns))
-        for who, style in (looks or variant_looks(entries)).items()
-        if who in present
-    )
-    return Table(caption, columns, rows)
+    lines = (Row(style, tuple(cell(style, column) for column in columns)) for style in rows.looks)
+    return Table(caption, columns, tuple(lines))
 
 
 def compared(rows: Rows) -> Iterator[Table]:
     """Test figures by metric and, where some differ, those at the best validation figure."""
-    for name in dict.fromkeys(metric_of(entry).name for entry in rows.entries):
-        metric = metric_named(name)
-        own = [entry for entry in rows.entries if metric_of(entry).name == name]
-        measured = replace(rows, entries=own)
-        over = mean_over(measured.most(), "runs")
+    for metric in dict.fromkeys(entry.metric for entry in rows.entries):
+        own = rows.only(entry for entry in rows.entries if entry.metric == metric)
+        over = mean_over(own.most(), "runs")
         better = "Lower" if metric.lower else "Higher"
-        bold = "; the best of a data set is bold" if len(measured.looks) > 1 else ""
-        best = "test_by_metric" if "test_by_metric" in own[0] else f"test_by_{name}"
+        bold = "; the best of a data set is bold" if len(own.looks) > 1 else ""
+        in_one = "test_by_metric" in own.entries[0]
+        best = "test_by_metric" if in_one else f"test_by_{metric.name}"
         rules = {"test": ""}
-        if any(entry.get(best, entry["test"]) != entry["test"] for entry in own):
+        if any(entry.get(best, entry["test"]) != entry["test"] for entry in own.entries):
             rules[best] = f" at the epoch of the best validation {metric.label}"
         for key, at in rules.items():
             yield comparison(
@@ -103,40 +85,40 @@ def compared(rows: Rows) -> Iterator[Table]:
                 across="dataset",
                 metric=key,
                 lower=metric.lower,
-                looks=rows.looks,
             )
 
 
 def each_target(rows: Rows) -> Iterator[Table]:
     """Test figures of each target, one table per set with several targets."""
-    for name, own in entries_by(by_target(rows.entries), "dataset").items():
-        metric, runs = metric_of(own[0]), max(int(entry.get("runs") or 0) for entry in own)
+    for name, group in rows.groups.items():
+        metric = group[0].metric
+        own = rows.only(
+            Entry({**entry, "target": target, "test": figures}, entry.look)
+            for entry in group
+            for target, figures in targets_of(entry).items()
+        )
         yield comparison(
-            f"Test {metric.label} of each target of {name}{mean_over(runs, 'runs')}.",
+            f"Test {metric.label} of each target of {name}{mean_over(own.most(), 'runs')}.",
             own,
             across="target",
             metric="test",
             lower=metric.lower,
-            looks=rows.looks,
         )
 
 
-def by_target(entries: Sequence[Entry]) -> list[Entry]:
-    """One entry per target, named under ``target``, for sets with several but not too many."""
-    return [
-        {**entry, "target": name, "test": figures or {}}
-        for entry in entries
-        if len(entry.get("test_by_target") or ()) <= MOST_TARGETS
-        for name, figures in (entry.get("test_by_target") or {}).items()
-    ]
+def targets_of(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The figures of each target of a row with several, but not too many."""
+    found = row.get("test_by_target") or {}
+    few = found if len(found) <= MOST_TARGETS else {}
+    return {name: figures or {} for name, figures in few.items()}
 
 
 def costs(rows: Rows) -> Table:
     """The costs of each model: its size, and epochs and time over all its data sets."""
     of_filters = rows.kind == "filters"
     lines = []
-    for who, style in rows.looks.items():
-        own = [entry for entry in rows.entries if variant(entry) == who]
+    for style in rows.looks:
+        own = [entry for entry in rows.entries if entry.look == style]
         sizes = sorted({entry["parameters"] for entry in own if entry.get("parameters")})
         size = " to ".join(numbers.count(value) for value in dict.fromkeys(sizes[:1] + sizes[-1:]))
         epochs = [entry["epochs"] for entry in own if entry.get("epochs") is not None]
