@@ -11,7 +11,7 @@ from tests.reports.example_run import DATASETS, FILTERS, example
 
 from specformer.errors import RunError
 from specformer.paper.figures import FIGURES
-from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.drawing import chart_values
 from specformer.reports.plots.svg import save_mosaic
 
 

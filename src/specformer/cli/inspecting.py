@@ -172,12 +172,14 @@ def report(
     ] = None,
 ) -> None:
     """Write the HTML report of a run again, or one that compares several runs."""
-    from specformer.reports.html import write_comparison, write_report
+    from specformer.files import write_text
+    from specformer.reports.html import render_comparison, write_report
     from specformer.training.runs.folder import RunFolder
 
     folders = [RunFolder.open(run) for run in runs]
     if len(folders) > 1:
-        path = write_comparison(folders, out or Path("comparison.html"))
+        path = out or Path("comparison.html")
+        write_text(path, render_comparison(folders))
         told: dict[str, object] = {"run_dirs": [str(run) for run in runs]}
     elif out is not None:
         raise ConfigError("--out: the report of a single run goes into its folder; leave it out.")

@@ -20,8 +20,8 @@ from specformer.paper.model_tables import table2
 from specformer.paper.table1 import table1
 from specformer.reports.looks import HEAT, INK, MUTED, head_looks
 from specformer.reports.plots import spectral_plots
+from specformer.reports.plots.drawing import panels, styled
 from specformer.reports.plots.graph_drawing import spectral_layout
-from specformer.reports.plots.panels import panels, styled
 from specformer.reports.variants import Arrays, Rows, grouped
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request, Workplace

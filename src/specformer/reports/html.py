@@ -108,9 +108,3 @@ def write_report(run: RunFolder) -> Path:
         page = render_report(run)
     write_text(run.path / REPORT, page)
     return run.path / REPORT
-
-
-def write_comparison(runs: Sequence[RunFolder], path: Path) -> Path:
-    """Write the page of several runs, atomically."""
-    write_text(path, render_comparison(runs))
-    return path

@@ -24,8 +24,7 @@ def looks(result: Result) -> dict[str, Look]:
     return {row["name"]: row.look for row in Rows.of("rows", result, {}).entries}
 
 
-def labels(result: Result) -> dict[str, str]:
-    """The labels of the compared models, by their names."""
+def _labels(result: Result) -> dict[str, str]:
     return {name: style.label for name, style in looks(result).items()}
 
 
@@ -67,15 +66,9 @@ def p_value(difference: Mapping[str, Any] | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def holds_in_a_word(difference: Mapping[str, Any] | None) -> str:
-    """Whether a difference holds: yes, no, or a dash if it cannot be told."""
-    told = (difference or {}).get("holds")
-    return numbers.NONE if told is None else "yes" if told else "no"
-
-
 def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
     """The header and the lines of a table, one per model, the best first."""
-    names, metric = labels(result), metric_named(result["metric"])
+    names, metric = _labels(result), metric_named(result["metric"])
     points = ", points" if result["metric"] == "accuracy" else ""
     header = [
         "model", "recipe", "parameters", f"test {metric.label}", "validation",
@@ -90,7 +83,7 @@ def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
             figure(result, row["val"]),
             " ".join(filter(None, signed(result, row["difference"]))),
             p_value(row["difference"]),
-            holds_in_a_word(row["difference"]),
+            {None: numbers.NONE, True: "yes", False: "no"}[(row["difference"] or {}).get("holds")],
             f"{row['seconds']:.1f}",
         ]
         for row in result["rows"]
@@ -100,7 +93,7 @@ def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
 
 def verdict(result: Result) -> str:
     """The best model, and which differences hold, in two or three sentences."""
-    names, rows = labels(result), result["rows"]
+    names, rows = _labels(result), result["rows"]
     best, metric = names[rows[0]["name"]], metric_named(result["metric"])
     reached = figure(result, rows[0]["test"])
     told = [f"On {result['dataset']}, {best} has the best test {metric.label}, {reached}."]
@@ -204,10 +197,8 @@ def _standings(result: Result) -> Table:
 
 def _signed_cell(result: Result, difference: Mapping[str, Any] | None) -> Cell:
     """A difference in a table, bold where it holds."""
-    if difference is None:
-        return Cell(numbers.NONE)
-    best, mean = bool(difference["holds"]), difference["mean"]
-    return Cell(*signed(result, difference), best=best, value=mean)
+    told, known = signed(result, difference), difference or {}
+    return Cell(*told, best=bool(known.get("holds")), value=known.get("mean"))
 
 
 def _pairs(result: Result) -> Table:

@@ -10,8 +10,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from specformer.reports.looks import look
-from specformer.reports.plots.drawing import spaced
-from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.drawing import chart_values, spaced
 from specformer.reports.plots.prediction_plots import (
     accuracy_plot,
     agreement_plot,

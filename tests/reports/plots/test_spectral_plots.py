@@ -13,8 +13,7 @@ from matplotlib.text import Text
 
 from specformer.reports.looks import OURS, look
 from specformer.reports.plots import spectral_plots as plots
-from specformer.reports.plots.drawing import thin
-from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.drawing import chart_values, thin
 from specformer.reports.plots.svg import figure_svg, save_png
 
 EIGENVALUES = np.linspace(0, 2, 50)

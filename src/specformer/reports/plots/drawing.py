@@ -1,19 +1,27 @@
-r"""Parts of pictures: lines, tiles, hills and axes."""
+r"""The house style of every picture, parts of pictures, and the numbers that a figure shows.
+
+No function here uses pyplot, so none needs a display or leaves a figure open. Titles are short
+headings; a legend is drawn unless the page has one for all pictures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from specformer.reports import numbers
 from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named
-from specformer.reports.plots.panels import SERIES, tell
 
+_Parameters = ParamSpec("_Parameters")
 #: The lowest and the highest eigenvalue that a picture shows.
 Window = tuple[float, float]
 #: Most points on each edge of a tint.
@@ -22,6 +30,159 @@ _EDGE_POINTS = 160
 _DECADE = 10.0
 #: Least distance of a tick from the lowest value's tick, as a share of the panel's height.
 _APART = 0.09
+#: The id of an artist is this and the name of its line, so that pages can hide and show it.
+SERIES = "series:"
+#: Height in inches of a line of text below a heading.
+_LINE = 0.17
+#: Used while a figure is built and while it is written. A dollar sign in a user's title stays one,
+#: and text stays text in an SVG.
+RC: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "specformer",
+    "path.simplify": True,
+}
+
+
+def styled(draw: Callable[_Parameters, Figure]) -> Callable[_Parameters, Figure]:
+    """Draw in the house style, whatever the caller's settings are."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> Figure:
+        with matplotlib.rc_context(RC):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def panels(
+    width: float, height: float, columns: int = 1, *, left: float = 0.56, bottom: float = 0.44
+) -> tuple[Figure, list[Axes]]:
+    """A figure (inches) of bare panels in a row, in the house style.
+
+    Margins are fixed: panels on a page line up, and a report is drawn in half the time that a
+    layout engine takes.
+    """
+    figure = Chart(figsize=(width, height))
+    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    figure.series = {axis: [] for axis in axes}
+    inner = (width - columns * (left + 0.06)) / columns
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - 0.06 / width,
+        bottom=bottom / height,
+        top=1 - 0.3 / height,
+        wspace=(left + 0.06) / inner,
+    )
+    for axis in axes:
+        axis.patch.set_visible(False)
+        for side, spine in axis.spines.items():
+            spine.set_visible(side in ("left", "bottom"))
+            spine.set_color(MUTED)
+            spine.set_linewidth(0.6)
+        axis.tick_params(which="both", color=MUTED, labelcolor=MUTED, labelsize=8.5, width=0.6)
+        axis.tick_params(which="major", length=3, pad=3)
+        axis.tick_params(which="minor", length=0)
+        axis.xaxis.label.set_color(MUTED)
+        axis.yaxis.label.set_color(MUTED)
+        axis.set_axisbelow(True)
+    return figure, axes
+
+
+def add_title(axis: Axes, title: str, note: str = "", subtitle: str = "") -> None:
+    """Draw a small heading at the panel's left edge, and a note at its right.
+
+    If there is a subtitle, it is a line below the heading, for which the figure grows.
+    """
+    if note:
+        axis.set_title(note, loc="right", fontsize=8.5, color=MUTED, pad=7)
+    if subtitle:
+        _grow(axis, above=_LINE)
+        axis.annotate(
+            subtitle, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points",
+            fontsize=8.5, color=MUTED,
+        )  # fmt: skip
+    if title:
+        pad = 7 + (72 * _LINE if subtitle else 0)
+        axis.set_title(title, loc="left", pad=pad, fontsize=10, fontweight="bold", color=INK)
+
+
+def add_legend(axis: Axes, columns: int = 4, handle: float = 2.2) -> None:
+    """Draw a legend below the panel, for which the figure grows."""
+    handles, labels = axis.get_legend_handles_labels()
+    if not handles:
+        return
+    columns = min(columns, len(handles))
+    _grow(axis, below=0.06 + 0.19 * math.ceil(len(handles) / columns)).legend(
+        handles, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8.5,
+        borderpad=0, borderaxespad=0.2, handlelength=handle, handletextpad=0.6, columnspacing=1.2,
+    )  # fmt: skip
+
+
+def _grow(axis: Axes, *, above: float = 0.0, below: float = 0.0) -> Figure:
+    """Make the figure of a panel taller (inches); its panels keep their size."""
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    margins, tall = figure.subplotpars, height + above + below
+    bottom, top = margins.bottom * height + below, margins.top * height + below
+    figure.set_size_inches(width, tall)
+    figure.subplots_adjust(bottom=bottom / tall, top=top / tall)
+    return figure
+
+
+class Chart(Figure):
+    """A figure with the numbers behind it: for each panel its series, for JSON."""
+
+    series: dict[Axes, list[dict[str, Any]]]
+
+
+def tell(axis: Axes, name: str, x: Any, y: Any, notes: Iterable[str] = ()) -> None:
+    """Keep the numbers of what was drawn, for readers who point at it.
+
+    With ``notes``, one per point, a page shows the nearest point's text; without, the values of
+    all lines of the panel at the pointer's x.
+    """
+    chart = axis.get_figure(root=True)
+    if isinstance(chart, Chart):
+        series: dict[str, Any] = {"name": name, "x": _digits(x), "y": _digits(y)}
+        if texts := tuple(notes):
+            series["notes"] = texts
+        chart.series[axis].append(series)
+
+
+def chart_values(figure: Figure) -> dict[str, Any] | None:
+    """The panels of a drawn figure with their numbers, for JSON; None if it has no numbers.
+
+    A panel's ``box`` is left, top, width and height in the units of the figure's SVG.
+    """
+    if not isinstance(figure, Chart) or not any(figure.series.values()):
+        return None
+    width, height = 72 * figure.get_size_inches()  # an SVG has 72 points per inch
+    found = []
+    for axis, series in figure.series.items():
+        box = axis.get_position()
+        sides = (box.x0 * width, (1 - box.y1) * height, box.width * width, box.height * height)
+        panel = {
+            "box": [round(float(side), 2) for side in sides],
+            "x": [*map(float, axis.get_xlim())],
+            "y": [*map(float, axis.get_ylim())],
+            "log": [axis.get_xscale() == "log", axis.get_yscale() == "log"],
+            "names": [axis.get_xlabel(), axis.get_ylabel()],
+            "series": series,
+        }
+        found += [panel] if series else []
+    return {"panels": found}
+
+
+def _digits(values: Any) -> list[float | None]:
+    """Values to five digits, which is more than a tooltip shows; None for NaN, which JSON lacks."""
+    flat = np.ravel(values).astype(float).tolist()
+    return [float(f"{x:.5g}") if math.isfinite(x) else None for x in flat]
 
 
 def thin(x: np.ndarray, y: np.ndarray, limit: int = 320) -> tuple[np.ndarray, np.ndarray]:
@@ -48,12 +209,6 @@ def spaced(x: np.ndarray, y: np.ndarray, limit: int = 200) -> tuple[np.ndarray, 
     index = np.searchsorted(length, np.linspace(0.0, length[-1], limit + 1))
     index = np.unique(np.append(index, len(x) - 1))
     return x[index], y[index]
-
-
-def even(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The edge of a tint: every so-many-th point, the same for both edges."""
-    index = np.unique(np.linspace(0, len(x) - 1, min(_EDGE_POINTS, len(x))).round().astype(int))
-    return np.asarray(x)[index], np.asarray(y)[index]
 
 
 def with_last_readings(runs: np.ndarray) -> np.ndarray:
@@ -89,8 +244,11 @@ def draw_tint(
     axis: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, style: Look, alpha: float
 ) -> None:
     """Draw the range of several runs behind their line."""
-    (x, low), (_, high) = even(x, low), even(x, high)
-    axis.fill_between(x, low, high, color=style.color, alpha=alpha, lw=0, gid=SERIES + style.label)
+    some = np.unique(np.linspace(0, len(x) - 1, min(_EDGE_POINTS, len(x))).round().astype(int))
+    axis.fill_between(
+        x[some], low[some], high[some], color=style.color, alpha=alpha, lw=0,
+        gid=SERIES + style.label,
+    )  # fmt: skip
 
 
 def draw_tile(
@@ -224,11 +382,12 @@ def error_axis(axis: Axes, drawn: np.ndarray, lowest: float) -> bool:
     else:
         axis.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     low, high = axis.get_ylim()
-    heights = dict(zip(axis.get_yticks(), _heights(axis, axis.get_yticks()), strict=True))
-    own = _heights(axis, np.array([lowest]))[0]
+    values = np.append(axis.get_yticks(), lowest)
+    points = axis.transData.transform(np.column_stack([np.ones(len(values)), values]))
+    *heights, own = axis.transAxes.inverted().transform(points)[:, 1]  # from 0 to 1 in the panel
     ticks = {
         float(tick): plain(tick)
-        for tick, height in heights.items()
+        for tick, height in zip(values, heights, strict=False)
         if low <= tick <= high and abs(height - own) > _APART
     }
     if lowest > 0 or not is_log:
@@ -238,23 +397,12 @@ def error_axis(axis: Axes, drawn: np.ndarray, lowest: float) -> bool:
     return is_log
 
 
-def _heights(axis: Axes, values: np.ndarray) -> np.ndarray:
-    """Heights of values of y in a panel, from 0 at its bottom to 1 at its top."""
-    points = axis.transData.transform(np.column_stack([np.ones(len(values)), values]))
-    return axis.transAxes.inverted().transform(points)[:, 1]
-
-
 def label_width(labels: Iterable[str]) -> float:
     """The width in inches that the labels of rows need."""
     return 0.2 + 0.083 * max(map(len, labels), default=0)
 
 
-def power(value: float, _: Any = None) -> str:
-    """The label of a tick at a power of ten."""
-    return numbers.power_of_ten(round(np.log10(value))) if value > 0 else ""
-
-
-def plain(value: float, _: Any = None) -> str:
+def plain(value: float) -> str:
     """The label of a tick at a number that is not negative.
 
     Example:

@@ -12,14 +12,18 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from specformer.reports import numbers
 from specformer.reports.looks import INK, MUTED, RULE, Look, Named, by_look, in_order, look
 from specformer.reports.plots.drawing import (
+    SERIES,
+    add_legend,
+    add_title,
     draw_cells,
     draw_line,
     draw_marks,
     label_width,
-    power,
+    panels,
     spaced,
+    styled,
+    tell,
 )
-from specformer.reports.plots.panels import SERIES, add_legend, add_title, panels, styled, tell
 from specformer.training.evaluation.summaries import interval95, wilson95
 
 #: Width and height in inches; about square within the margins.
@@ -352,7 +356,9 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
         tell(axis, style.label, x, y, notes)
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(numticks=9))
-    axis.xaxis.set_major_formatter(FuncFormatter(power))
+    axis.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: numbers.power_of_ten(round(np.log10(value))))
+    )
     axis.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
     axis.grid(axis="x", color=RULE, lw=0.5)
     axis.set_yticks(range(len(errors)), list(errors))
@@ -360,5 +366,5 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
     axis.spines["left"].set_visible(False)
     axis.set_ylim(len(errors) - 0.4, -0.6)
     axis.set_xlabel("sum of squared errors, logarithmic scale")
-    add_legend(figure, axis, columns=7 if len(looks) < 5 else 4, handle=1.0)
+    add_legend(axis, columns=7 if len(looks) < 5 else 4, handle=1.0)
     return figure

@@ -14,6 +14,8 @@ from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named, by_loo
 from specformer.reports.plots.drawing import (
     Window,
     above_hills,
+    add_legend,
+    add_title,
     draw_cells,
     draw_density,
     draw_line,
@@ -24,18 +26,13 @@ from specformer.reports.plots.drawing import (
     eigenvalue_limits,
     error_axis,
     histogram,
+    panels,
     response_limits,
+    styled,
+    tell,
     thin,
     with_last_readings,
     within,
-)
-from specformer.reports.plots.panels import (
-    add_headings,
-    add_legend,
-    add_title,
-    panels,
-    styled,
-    tell,
 )
 
 #: The paper's frequency bands: [0, 2/3), [2/3, 4/3), [4/3, 2].
@@ -97,7 +94,7 @@ def filter_plot(
     axis.set_ylabel("response")
     add_title(axis, title, formula)
     if legend:
-        add_legend(figure, axis, columns=2)
+        add_legend(axis, columns=2)
     return figure
 
 
@@ -148,9 +145,9 @@ def heads_plot(
     eigenvalue_axis(axis, eigenvalues, window)
     axis.set_ylabel("response")
     axis.set_ylim(*above_hills(float(np.nanmin(responses)), float(np.nanmax(responses))))
-    add_headings(figure, axis, title, subtitle)
+    add_title(axis, title, subtitle=subtitle)
     if legend:
-        add_legend(figure, axis)
+        add_legend(axis)
     return figure
 
 
@@ -223,7 +220,7 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = ""
     axis.set_yticks(centres, labels, rotation=90, va="center")
     axis.set_xlabel("draws on")
     axis.set_ylabel("band")
-    add_headings(figure, axis, title, subtitle)
+    add_title(axis, title, subtitle=subtitle)
     return figure
 
 

@@ -16,7 +16,7 @@ from matplotlib.image import imread, imsave
 
 from specformer.files import replacing, write_text
 from specformer.reports.looks import VARIABLES
-from specformer.reports.plots.panels import RC, SERIES
+from specformer.reports.plots.drawing import RC, SERIES
 
 _DPI = 160
 #: Distance between pictures in points.
@@ -52,7 +52,14 @@ def figure_svg(figure: Figure, alt: str = "") -> str:
     prefix = "f" + hashlib.sha256(text.encode()).hexdigest()[:8]
     text = _TAG.sub(lambda tag: _clean(tag.group(), prefix), text)
     text = re.sub(r"\n\s*", "\n", text).strip()
-    return _root(text, alt)
+    view = re.search(r'viewBox="0 0 ([\d.]+) [\d.]+"', text)
+    assert view
+    described = f'role="img" aria-label="{escape(alt)}"' if alt else 'aria-hidden="true"'
+    # So that letters have the same size in figures of any width.
+    natural = f"--natural: {_SCALE * float(view[1]):.0f}px"
+    joins = f'style="{natural}; stroke-linejoin: round; stroke-linecap: butt"'
+    root = f'<svg xmlns="http://www.w3.org/2000/svg" {view.group()} {described} {joins}>'
+    return root + text[text.index(">") + 1 :]
 
 
 def _clean(tag: str, prefix: str) -> str:
@@ -75,23 +82,16 @@ def _themed(color: re.Match[str]) -> str:
     return f"var({name}, {color.group()})" if name else color.group()
 
 
-def _root(text: str, alt: str) -> str:
-    view = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) [\d.]+"', text)
-    box, width = (view.group(), float(view[1])) if view else ("", 400.0)
-    described = f'role="img" aria-label="{escape(alt)}"' if alt else 'aria-hidden="true"'
-    # So that letters have the same size in figures of any width.
-    joins = (
-        f'style="--natural: {_SCALE * width:.0f}px; stroke-linejoin: round; stroke-linecap: butt"'
-    )
-    root = f'<svg xmlns="http://www.w3.org/2000/svg" {box} {described} {joins}>'
-    return root + text[text.index(">") + 1 :]
-
-
 def save_png(figure: Figure, path: str | Path) -> Path:
     """Write the figure on white, atomically."""
-    with matplotlib.rc_context(RC), replacing(path) as part:
-        figure.savefig(part, format="png", dpi=_DPI, facecolor="white")
+    with replacing(path) as part:
+        _write_png(figure, part)
     return Path(path)
+
+
+def _write_png(figure: Figure, file: Path | io.BytesIO) -> None:
+    with matplotlib.rc_context(RC):
+        figure.savefig(file, format="png", dpi=_DPI, facecolor="white")
 
 
 def save_mosaic(rows: Sequence[Sequence[Figure]], stem: Path, alt: str) -> list[Path]:
@@ -106,8 +106,12 @@ def save_mosaic(rows: Sequence[Sequence[Figure]], stem: Path, alt: str) -> list[
     for row, row_sizes in zip(rows, sizes, strict=True):
         left = 0.0
         for figure, size in zip(row, row_sizes, strict=True):
-            parts.append(_placed(figure_svg(figure), left, top, *size))
-            tiles.append((left, top, _pixels(figure)))
+            where = f'x="{left:.1f}" y="{top:.1f}" width="{size[0]:.1f}" height="{size[1]:.1f}"'
+            parts.append(figure_svg(figure).replace("<svg ", f"<svg {where} ", 1))
+            buffer = io.BytesIO()
+            _write_png(figure, buffer)
+            buffer.seek(0)
+            tiles.append((left, top, np.asarray(imread(buffer, format="png"))[..., :3]))
             left += size[0] + _GAP
         top += max(size[1] for size in row_sizes) + _GAP
     document = (
@@ -130,16 +134,3 @@ def save_mosaic(rows: Sequence[Sequence[Figure]], stem: Path, alt: str) -> list[
 
 def _dots(points: float) -> int:
     return round(points * _DPI / 72)
-
-
-def _placed(svg: str, left: float, top: float, width: float, height: float) -> str:
-    where = f'<svg x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" '
-    return re.sub(r"^<svg ", where, svg, count=1)
-
-
-def _pixels(figure: Figure) -> np.ndarray:
-    buffer = io.BytesIO()
-    with matplotlib.rc_context(RC):
-        figure.savefig(buffer, format="png", dpi=_DPI, facecolor="white")
-    buffer.seek(0)
-    return np.asarray(imread(buffer, format="png"))[..., :3]

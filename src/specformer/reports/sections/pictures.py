@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from specformer.reports.looks import Look, head_looks
 from specformer.reports.plots import prediction_plots, spectral_plots
-from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.drawing import chart_values, within
 from specformer.reports.plots.svg import figure_svg
 from specformer.reports.sections.blocks import Figure, Picture
 from specformer.reports.variants import Arrays, Entry, Rows
@@ -59,7 +59,7 @@ def windows(eigenvalues: np.ndarray) -> dict[str, tuple[float, float] | None]:
     return {"whole": None} | {
         name: (low, high)
         for name, (low, high) in _WINDOWS.items()
-        if np.count_nonzero((eigenvalues >= low) & (eigenvalues <= high)) >= _FEWEST
+        if np.count_nonzero(within(eigenvalues, (low, high))) >= _FEWEST
     }
 
 

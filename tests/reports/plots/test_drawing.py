@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from specformer.reports.plots import spectral_plots as plots
-from specformer.reports.plots.panels import chart_values
+from specformer.reports.plots.drawing import chart_values
 from specformer.reports.plots.svg import figure_svg
 
 
