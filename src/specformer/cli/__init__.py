@@ -111,8 +111,10 @@ def _ending_in_order() -> Iterator[None]:
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        if _is_importing(frame):
-            _send_again(number)
+        if _is_importing(frame):  # a moment later
+            later = Timer(0.05, os.kill, (os.getpid(), number))
+            later.daemon = True
+            later.start()
         elif number == signal.SIGINT:
             signal.default_int_handler(number, frame)
         else:
@@ -138,13 +140,6 @@ def _is_importing(frame: FrameType | None) -> bool:
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None
-
-
-def _send_again(number: int) -> None:
-    """Send this process a signal again, a moment later."""
-    later = Timer(0.05, os.kill, (os.getpid(), number))
-    later.daemon = True
-    later.start()
 
 
 def _refuse_undecodable(arguments: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from specformer.cli.output import echo
 from specformer.errors import SpecformerError
@@ -15,6 +15,8 @@ from specformer.errors import SpecformerError
 if TYPE_CHECKING:
     import numpy as np
 
+    from specformer.cli.options import Shared
+    from specformer.tasks.job import Workplace
     from specformer.training.runs.folder import RunFolder
 
 #: The parent of run folders by default.
@@ -73,27 +75,51 @@ def refuse_taken(out: Path | None) -> None:
         RunFolder(_RUNS).refuse_unwritable()
 
 
-def finish_run(
-    run: RunFolder,
-    kind: str,
-    result: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    config: Mapping[str, Any],
-) -> tuple[dict[str, Any], Path]:
-    """Write a run's files and its report."""
-    import torch
+class Made(NamedTuple):
+    """What a command made: its run folder, the complete result, the arrays and the report."""
 
+    run: RunFolder
+    result: dict[str, Any]
+    arrays: Mapping[str, np.ndarray]
+    report: Path
+
+
+def make_run(
+    make: Callable[[Workplace, Callable[[], Path]], tuple[dict[str, Any], dict[str, np.ndarray]]],
+    config: Mapping[str, Any],
+    shared: Shared,
+    *,
+    kind: str,
+    name: str,
+    out: Path | None,
+    lanes: int = 1,
+) -> Made:
+    """Make a run folder with a report from the result and the arrays that ``make`` gives.
+
+    ``make`` may begin the folder before its end, to keep checkpoints in it.
+    """
     from specformer.reports.html import write_report
 
-    complete = run.finish(
-        kind,
-        dict(result),
-        dict(arrays),
-        command=config["repeat"],
-        seed=config["seed"],
-        device=torch.device(config["device"]),
-    )
-    return complete, write_report(run)
+    refuse_taken(out)
+    config = {
+        **config, "seed": shared.seed, "device": str(shared.target), "repeat": repeat_command(),
+    }  # fmt: skip
+    with CommandRun.new(out, name, config) as command:
+        with (
+            explaining_resume(lambda: continuing_command(command.folder, out)),
+            shared.workplace(told=False, lanes=lanes) as place,
+        ):
+            result, arrays = make(place, lambda: command.begin().path)
+        run = command.begin()
+        complete = run.finish(
+            kind,
+            dict(result),
+            dict(arrays),
+            command=config["repeat"],
+            seed=shared.seed,
+            device=shared.target,
+        )
+        return Made(run, complete, arrays, write_report(run))
 
 
 #: Options for folders of one machine, and for printing: they do not belong to a repeatable command.

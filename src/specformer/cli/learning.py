@@ -11,7 +11,7 @@ import typer
 from specformer.cli.command_run import (
     CommandRun,
     explaining_resume,
-    finish_run,
+    make_run,
     refuse_taken,
     repeat_command,
 )
@@ -39,16 +39,14 @@ def demo(shared: Shared) -> None:
     from specformer.cli.terminal import show_rows
     from specformer.paper.demo import demo as run_demo
 
-    config = {
-        "command": "demo", "seed": shared.seed, "device": str(shared.target),
-        "repeat": repeat_command(),
-    }  # fmt: skip
-    refuse_taken(shared.out)
-    with shared.workplace(told=False) as place:
-        result, arrays = run_demo(place, shared.seed)
-    with CommandRun.new(shared.out, "demo", config) as command:
-        run = command.begin()
-        result, report = finish_run(run, "demo", result, arrays, config)
+    run, result, _, report = make_run(
+        lambda place, _: run_demo(place, shared.seed),
+        {"command": "demo"},
+        shared,
+        kind="demo",
+        name="demo",
+        out=shared.out,
+    )
     if shared.json:
         shown = {key: value for key, value in result.items() if key != "environment"}
         print_json({**shown, "run_dir": str(run.path), "report": str(report)})

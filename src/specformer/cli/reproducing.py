@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specformer.cli.command_run import (
-    CommandRun,
-    continuing_command,
-    explaining_resume,
-    finish_run,
-    refuse_taken,
-    repeat_command,
-)
+from specformer.cli.command_run import make_run
 from specformer.cli.options import Shared, shares, split_names
 from specformer.cli.output import echo, farewell, print_json
 from specformer.errors import ConfigError, check_known
 
 if TYPE_CHECKING:
     from specformer.paper.figures import PaperFigure, Ran
-    from specformer.tasks.job import Kind
+    from specformer.tasks.job import Kind, Workplace
 
 #: The options that only some tables have, and the kind of a table's rows.
 _OPTIONS = {
@@ -101,11 +94,7 @@ def table(
         "recipes": recipes,
         **{option: given[option] for option in _OPTIONS[number]},
         "set": full_changes(_SETTINGS[number], None, shared.changes),
-        "seed": shared.seed,
-        "device": str(shared.target),
-        "repeat": repeat_command(),
     }
-    refuse_taken(shared.out)
     _run_table(config, shared)
 
 
@@ -121,22 +110,26 @@ def _run_table(config: dict[str, Any], shared: Shared) -> None:
         option: split_names(value) if isinstance(value := config[option], str) else value
         for option in ("recipes", *_OPTIONS[number])
     }
-    lanes = parts.pop("lanes", None) or 1
+    lanes = parts.pop("lanes", None)
     # Options that are not given have the table's own defaults.
     settings = {option: value for option, value in parts.items() if value is not None}
     tables: list[Callable[..., Any]] = [table1, table2, table3, table4]
-    with CommandRun.new(shared.out, f"table-{number}", config) as command:
-        if number in _CHECKPOINTED:
-            settings["begin"] = lambda: command.begin().path
-        with (
-            explaining_resume(lambda: continuing_command(command.folder, shared.out)),
-            shared.workplace(told=False, lanes=lanes) as place,
-        ):
-            result, arrays = tables[number - 1](
-                **settings, assignments=config["set"], place=place, seed=shared.seed
-            )
-        run = command.begin()
-        result, report = finish_run(run, _KINDS[number], result, arrays, config)
+
+    def make(place: Workplace, begin: Callable[[], Path]) -> Ran:
+        checkpointed = {"begin": begin} if number in _CHECKPOINTED else {}
+        return tables[number - 1](
+            **settings, **checkpointed, assignments=config["set"], place=place, seed=shared.seed
+        )
+
+    run, result, _, report = make_run(
+        make,
+        config,
+        shared,
+        kind=_KINDS[number],
+        name=f"table-{number}",
+        out=shared.out,
+        lanes=lanes or 1,
+    )
     rows = with_cited(number, result["rows"])
     if shared.json:
         shown = {"table": number, "rows": rows, "seconds": result["seconds"]}
@@ -235,8 +228,16 @@ def figure(
         arrays = folder.outputs() if (folder.path / OUTPUTS).exists() else {}
         rows = chosen.drawn(folder.result(), arrays)
     else:
-        ran, run = _fresh(name, chosen, shared)
-        rows = chosen.drawn(*ran)
+        changes, train = list(shared.changes), chosen.run
+        made = make_run(
+            lambda place, _: train(assignments=changes, place=place, seed=shared.seed),
+            {"command": "figure", "figure": name, "set": changes},
+            shared,
+            kind=chosen.kind,
+            name=f"figure-{name}",
+            out=None,
+        )
+        run, rows = made.run.path, chosen.drawn(made.result, made.arrays)
     files = save_mosaic(rows, out / name, chosen.told)
     if shared.json:
         told = _described(name, chosen)
@@ -258,19 +259,3 @@ def _list(shared: Shared) -> None:
         return
     rows = [(name, str(each.number), each.told) for name, each in FIGURES.items()]
     show_table("The paper's figures", ("name", "number", "shows"), rows)
-
-
-def _fresh(name: str, chosen: PaperFigure, shared: Shared) -> tuple[Ran, Path]:
-    """Train a new run for a figure, kept in a folder below ``runs/``."""
-    assert chosen.run is not None
-    changes = list(shared.changes)
-    config = {
-        "command": "figure", "figure": name, "set": changes, "seed": shared.seed,
-        "device": str(shared.target), "repeat": repeat_command(),
-    }  # fmt: skip
-    with CommandRun.new(None, f"figure-{name}", config) as command:
-        run = command.begin()
-        with shared.workplace(told=False) as place:
-            result, arrays = chosen.run(assignments=changes, place=place, seed=shared.seed)
-        complete, _ = finish_run(run, chosen.kind, result, arrays, config)
-    return (complete, arrays), run.path

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from specformer.cli.command_run import (
     continuing_command,
@@ -151,7 +152,8 @@ def compare(
 ) -> None:
     """Train several models on the same splits, and write a report that compares them."""
     shared.begin(f"Reading {source}.")
-    from specformer.cli.terminal import show_comparison
+    from specformer.cli.terminal import show_table
+    from specformer.reports.standings import comparison_lines, verdict
     from specformer.tasks.compare import compare_models
     from specformer.tasks.contest import contest
 
@@ -174,5 +176,8 @@ def compare(
         shown = {key: found.result[key] for key in _SHOWN}
         print_json({**shown, "run_dir": str(found.run_dir), "report": str(found.report)})
         return
-    show_comparison(found.result)
+    header, lines = comparison_lines(found.result)
+    cells = [[escape(cell) for cell in line] for line in lines]
+    show_table(str(found.result["title"]), header, cells)
+    echo(verdict(found.result))
     farewell(dict(found.result), found.report)

@@ -3,7 +3,7 @@ r"""Tables of results on the terminal."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from rich.console import Console
@@ -11,13 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from specformer.cli.output import clear_line, echo, printable
+from specformer.cli.output import clear_line, printable
 from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.sections.node_section import figure_label
 from specformer.reports.sections.report_tables import targets_of
-from specformer.reports.standings import comparison_lines, verdict
 from specformer.training.evaluation.graph_metrics import metric_named
 
 #: The width around a cell of a table: a line and two spaces.
@@ -111,10 +110,6 @@ def show_rows(kind: str, rows: Sequence[dict[str, Any]]) -> None:
         show_table("Their targets", ("data", "model", "target", "test"), of_targets, left=3)
 
 
-def _of_filters(row: dict[str, Any]) -> dict[str, str]:
-    return {"SSE": error(row["sse"]["mean"]), "R²": r_squared(row["r2"]["mean"])}
-
-
 def _of_nodes(row: dict[str, Any]) -> dict[str, str]:
     """Accuracies in per cent."""
     metric = metric_named(row.get("metric") or "accuracy")
@@ -124,12 +119,6 @@ def _of_nodes(row: dict[str, Any]) -> dict[str, str]:
         "test": write(row["test"]),
         "by val. metric": write(row[f"test_by_{metric.name}"]),
     }
-
-
-def _of_links(row: dict[str, Any]) -> dict[str, str]:
-    """All figures of the test links."""
-    found = row["figures"]["test"]
-    return {figure_label(name): plain_interval(figure) for name, figure in found.items()}
 
 
 def _of_molecules(row: dict[str, Any]) -> dict[str, str]:
@@ -142,16 +131,17 @@ def _of_molecules(row: dict[str, Any]) -> dict[str, str]:
 
 #: The title of each kind of training, and the cells of its rows besides costs.
 _KINDS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, str]]]] = {
-    "filters": ("Learned filters", _of_filters),
+    "filters": (
+        "Learned filters",
+        lambda row: {"SSE": error(row["sse"]["mean"]), "R²": r_squared(row["r2"]["mean"])},
+    ),
     "nodes": ("Nodes", _of_nodes),
-    "links": ("Links", _of_links),
+    "links": (
+        "Links",
+        lambda row: {
+            figure_label(name): plain_interval(figure)
+            for name, figure in row["figures"]["test"].items()
+        },
+    ),
     "molecules": ("Many graphs", _of_molecules),
 }
-
-
-def show_comparison(result: Mapping[str, Any]) -> None:
-    """Print compared models, one line each, and which differences hold."""
-    header, lines = comparison_lines(result)
-    cells = [[escape(cell) for cell in line] for line in lines]
-    show_table(str(result["title"]), header, cells)
-    echo(verdict(result))

@@ -98,7 +98,7 @@ def _graph(axis: Axes, places: np.ndarray, edges: np.ndarray, values: np.ndarray
 
 
 #: A run's result, and the arrays that reports draw.
-Ran = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
+Ran = tuple[dict[str, Any], dict[str, np.ndarray]]
 Pictures = list[list[Figure]]
 
 

@@ -16,7 +16,7 @@ from specformer.files import write_text
 from specformer.reports import numbers
 from specformer.reports.findings import summary
 from specformer.reports.looks import theme_css
-from specformer.reports.sections.blocks import Listing, Section, Table
+from specformer.reports.sections.blocks import Section
 from specformer.reports.sections.filter_section import filter_section
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.sections.node_section import link_section, node_section
@@ -84,8 +84,6 @@ def _page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.tests["table"] = lambda block: isinstance(block, Table)
-    environment.tests["listing"] = lambda block: isinstance(block, Listing)
     return environment.get_template("report.html.j2").render(
         result=result,
         run_name=run_name,

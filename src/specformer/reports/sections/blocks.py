@@ -11,9 +11,6 @@ from markupsafe import Markup
 from specformer.reports import numbers
 from specformer.reports.looks import Look, in_order
 
-#: Most rows of a side listing that are shown unfolded.
-_LONG = 12
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -44,16 +41,15 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
-    @property
-    def is_empty(self) -> bool:
-        return all(cell.text == numbers.NONE for row in self.rows for cell in row.cells)
+    def __bool__(self) -> bool:
+        return any(cell.text != numbers.NONE for row in self.rows for cell in row.cells)
 
 
 @dataclass(frozen=True)
 class Listing:
     """A caption, column heads, and rows of words.
 
-    With ``aside`` it is folded if it has many rows, until a reader opens it.
+    With ``aside`` a page folds it if it has many rows, until a reader opens it.
     """
 
     caption: str
@@ -61,13 +57,8 @@ class Listing:
     rows: tuple[tuple[str, ...], ...]
     aside: bool = False
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.rows
-
-    @property
-    def is_folded(self) -> bool:
-        return self.aside and len(self.rows) > _LONG
+    def __bool__(self) -> bool:
+        return bool(self.rows)
 
 
 @dataclass(frozen=True)
@@ -107,22 +98,8 @@ class Figure:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pictures", tuple(self.pictures))
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.pictures
-
-    @property
-    def layout(self) -> str:
-        """The CSS classes that arrange the pictures shown at first."""
-        seen = sum(item.shown for item in self.pictures)
-        placed = {1: "single", 2: "pair", 4: "pair"}.get(seen, "")
-        return " ".join(filter(None, ("small" if self.small else "", placed)))
-
-    @property
-    def is_half(self) -> bool:
-        """Whether there is room for another figure beside it."""
-        seen = [item for item in self.pictures if item.shown]
-        return len(seen) == 1 and not seen[0].wide
+    def __bool__(self) -> bool:
+        return bool(self.pictures)
 
     @property
     def key(self) -> list[Look]:
@@ -144,5 +121,4 @@ class Section:
     notes: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        shown = tuple(block for block in self.blocks if not block.is_empty)
-        object.__setattr__(self, "blocks", shown)
+        object.__setattr__(self, "blocks", tuple(filter(None, self.blocks)))

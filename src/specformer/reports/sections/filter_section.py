@@ -23,6 +23,9 @@ def filter_section(rows: Rows) -> Section:
     ours = (
         f", a line the median over {drawn} and the tint around it their range" if images > 1 else ""
     )
+    # A feature network before a filter hides the filter's scale.
+    others = any(entry["model"] != "specformer" for entry in rows.having("response"))
+    scaled = "Curves of models other than Specformer are scaled to fit their outputs. " * others
     return Section(
         anchor="filters",
         title="Recovering filters",
@@ -57,7 +60,7 @@ def filter_section(rows: Rows) -> Section:
             Figure(
                 "Learned filters",
                 "The broad grey band is the true filter, and a model that found it runs inside the "
-                f"band{ours}. {_scaled(rows)}Grey hills along the bottom show where the "
+                f"band{ours}. {scaled}Grey hills along the bottom show where the "
                 "graph has eigenvalues; where there are none, a response has nothing to act on.",
                 learned_filters(rows),
                 truth=True,
@@ -86,12 +89,6 @@ def filter_section(rows: Rows) -> Section:
             costs(rows),
         ),
     )
-
-
-def _scaled(rows: Rows) -> str:
-    """A sentence on scaled curves: a feature network before a filter hides the filter's scale."""
-    drawn = any(entry["model"] != "specformer" for entry in rows.having("response"))
-    return "Curves of models other than Specformer are scaled to fit their outputs. " * drawn
 
 
 def overview(rows: Rows) -> Iterator[Picture]:

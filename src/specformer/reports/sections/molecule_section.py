@@ -35,6 +35,11 @@ def molecule_section(rows: Rows) -> Section:
     )
     if any(entry.get("matrix") != "laplacian" for entry in rows.entries):
         filters += " Those of the adjacency matrix with loops, μ, are drawn at 1 − μ."
+    started = (
+        (f"{entry.look.label} on {entry.where}", f"models start from those of {entry['start']}")
+        for entry in rows.entries
+        if "start" in entry
+    )
     return Section(
         anchor="molecules",
         title=f"Learning from {'molecules' if chemical else 'many graphs'}",
@@ -42,7 +47,7 @@ def molecule_section(rows: Rows) -> Section:
             f"Each {thing} has targets of its own. A model learns them from some of the {thing}s, "
             "validation picks its best epoch, and it is measured on the others."
         ),
-        notes=(*rows.descriptions, *_started(rows)),
+        notes=(*rows.descriptions, *started),
         blocks=(
             *compared(rows),
             *each_target(rows),
@@ -95,14 +100,6 @@ def molecule_section(rows: Rows) -> Section:
             costs(rows),
         ),
     )
-
-
-def _started(rows: Rows) -> Iterator[tuple[str, str]]:
-    """Names of models that were trained further, and the run they start from."""
-    for entry in rows.entries:
-        if "start" in entry:
-            who = f"{entry.look.label} on {entry.where}"
-            yield who, f"models start from those of {entry['start']}"
 
 
 def by_size(rows: Rows, parts: str) -> Iterator[Picture]:

@@ -2,8 +2,7 @@ r"""Sections of a report: what was learned about the nodes and the links of sing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 from markupsafe import Markup
@@ -106,7 +105,14 @@ def _learned(rows: Rows) -> Iterator[Block]:
         "How the energy of signals lies over the eigenvalues, before the filter and after "
         f"it{of_first}, beside that of the labels: where these have much, a good filter keeps "
         "much.",
-        energies(rows),
+        (
+            picture(
+                energy_plot(entry.arrays["energy"], title=pictures.heading(entry)),
+                f"{entry.where}: energy over the spectrum.",
+                key=ENERGIES,
+            )
+            for entry in rows.having("energy", ours=True)
+        ),
     )
     yield Figure(
         "Which frequencies look at which",
@@ -119,7 +125,18 @@ def _learned(rows: Rows) -> Iterator[Block]:
         "Every eigenvalue and every other",
         f"The same without bands: the first block’s attention{of_first}, by rank of eigenvalues. "
         "A column in colour is an eigenvalue that many look at.",
-        full_attention(rows),
+        (  # from which a reader chooses a head
+            picture(
+                attention_image(
+                    matrix, entry.arrays["attention_at"], title=pictures.heading(entry)
+                ),
+                f"{entry.where}: how much every eigenvalue looks at every other, head {head}.",
+                choice={"head": f"{head}"},
+                shown=head == 1,
+            )
+            for entry in rows.having("attention_full", ours=True)
+            for head, matrix in enumerate(entry.arrays["attention_full"], start=1)
+        ),
     )
     yield Figure(
         "Training",
@@ -176,15 +193,8 @@ def _shares(rows: Rows, what: str) -> Iterator[Picture]:
     """Accuracy by degree or by like neighbours, one picture per data set."""
     percent = what == "by_homophily"
     label = "neighbours of its class" if percent else "neighbours"
-    draw = partial(share_plot, xlabel=label, percent=percent)
-    return pictures.together(rows, what, draw, f"accuracy of {{}} by {label}")
-
-
-def energies(rows: Rows) -> Iterator[Picture]:
-    """The energy over the spectrum before and after the filter, one picture per data set."""
-    for entry in rows.having("energy", ours=True):
-        figure = energy_plot(entry.arrays["energy"], title=pictures.heading(entry))
-        yield picture(figure, f"{entry.where}: energy over the spectrum.", key=ENERGIES)
+    told = f"accuracy of {{}} by {label}"
+    return pictures.together(rows, what, share_plot, told, xlabel=label, percent=percent)
 
 
 def all_filters(rows: Rows) -> Iterator[Picture]:
@@ -202,16 +212,6 @@ def all_filters(rows: Rows) -> Iterator[Picture]:
                 shown=first,
                 title=pictures.heading(entry),
             )
-
-
-def full_attention(rows: Rows) -> Iterator[Picture]:
-    """Attention between all eigenvalues, from which a reader chooses a head."""
-    for entry in rows.having("attention_full", ours=True):
-        eigenvalues = entry.arrays["attention_at"]
-        for number, matrix in enumerate(entry.arrays["attention_full"], start=1):
-            figure = attention_image(matrix, eigenvalues, title=pictures.heading(entry))
-            alt = f"{entry.where}: how much every eigenvalue looks at every other, head {number}."
-            yield picture(figure, alt, choice={"head": f"{number}"}, shown=number == 1)
 
 
 def graphs(rows: Rows) -> Iterator[Picture]:
@@ -304,7 +304,8 @@ def worst(rows: Rows) -> Iterator[Listing]:
                 str(each["class"]),
                 str(each["predicted"]),
                 f"{100 * each['chance']:.1f}%",
-                _listed(each["neighbours"].items()),
+                ", ".join(f"{name}:\u00a0{n}" for name, n in each["neighbours"].items())
+                or "none with a label",
             )
             for each in entry.get("worst") or ()
         )
@@ -315,10 +316,6 @@ def worst(rows: Rows) -> Iterator[Listing]:
                 ("Node", "Class", "Predicted", "Chance of its class", "Neighbours by class"),
                 lines,
             )
-
-
-def _listed(neighbours: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(f"{name}:\u00a0{count}" for name, count in neighbours) or "none with a label"
 
 
 def figure_label(name: str) -> str:

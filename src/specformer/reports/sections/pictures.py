@@ -22,8 +22,6 @@ _MOST_CLASSES = 20
 _WINDOWS = {"near 0": (0.0, 0.2), "near 1": (0.9, 1.1), "near 2": (1.8, 2.0)}
 #: Fewest eigenvalues of a window; one with fewer shows no more than the whole.
 _FEWEST = 5
-#: Measured and predicted numbers, or classes and scores, by model.
-Pairs = Mapping[Look, tuple[np.ndarray, np.ndarray]]
 
 
 def picture(figure: matplotlib.figure.Figure, alt: str, **how: Any) -> Picture:
@@ -201,22 +199,19 @@ def predicted(rows: Rows) -> Iterator[Picture]:
         for task in range(count):
             target = targets[task] if task < len(targets) else ""
             pairs = {who: (both[1, :, task], both[0, :, task]) for who, both in found.items()}
-            if metric.task == "regression":
-                yield from _clouds(pairs, name, target)
-            else:
+            if metric.task != "regression":
                 title = target if len(targets) > 1 else name
                 precision = metric.name == "ap"
                 figure = prediction_plots.threshold_plot(pairs, precision=precision, title=title)
                 alt = f"{title}: how well {model_names(pairs)} parts the classes tested."
                 yield picture(figure, alt, key=tuple(pairs))
-
-
-def _clouds(pairs: Pairs, name: str, target: str) -> Iterator[Picture]:
-    what = " · ".join(filter(None, (name, target)))
-    for who, (measured, found) in pairs.items():
-        title = who.label if len(pairs) > 1 else name
-        figure = prediction_plots.agreement_plot(measured, found, who, title=title, target=target)
-        yield picture(figure, f"{what}: predictions of {who.label} over measured ones.")
+                continue
+            what = " · ".join(filter(None, (name, target)))
+            for who, (measured, taken) in pairs.items():
+                figure = prediction_plots.agreement_plot(
+                    measured, taken, who, title=who.label if len(pairs) > 1 else name, target=target
+                )
+                yield picture(figure, f"{what}: predictions of {who.label} over measured ones.")
 
 
 def confusions(rows: Rows, things: str) -> Figure:
