@@ -20,7 +20,7 @@ from specformer.spectrum.eigenpairs import Tokens
 #: Chebyshev points of a piece, both its ends included.
 _ORDER = 16
 #: Matrix products on a GPU are slow unless rows begin at multiples of this many numbers.
-_ALIGNED = 8
+ALIGNED = 8
 
 
 class Landmarks(NamedTuple):
@@ -86,12 +86,6 @@ def pieced_interpolation(values: np.ndarray, count: int) -> tuple[np.ndarray, np
     columns = piece[:, None] * (order - 1) + np.arange(order)
     matrix[rows, columns] = interpolation_matrix(2.0 * (values - ends[piece]) / steps[piece], order)
     return points, matrix
-
-
-def aligned_points(points: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pad to a multiple of eight points; the matrix ignores the copies of the last one."""
-    more = (0, -len(points) % _ALIGNED)
-    return np.pad(points, more, mode="edge"), np.pad(matrix, ((0, 0), more))
 
 
 def gauss_quadrature(

@@ -17,8 +17,8 @@ from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import parse_record
 from specformer.spectrum.eigenpairs import Distinct, check_finite, distinct
 from specformer.spectrum.landmarks import (
+    ALIGNED,
     Landmarks,
-    aligned_points,
     gauss_quadrature,
     pieced_interpolation,
 )
@@ -282,8 +282,10 @@ class Spectrum(Filtering):
             return keys
         if points < 2:
             raise SpectrumError(f"points={points}: interpolation needs at least two.")
-        places, interpolation = aligned_points(*pieced_interpolation(tokens, points))
-        return keys._replace(points=placed(places), interpolation=placed(interpolation))
+        places, matrix = pieced_interpolation(tokens, points)
+        more = (0, -len(places) % ALIGNED)  # copies of the last point, which the matrix ignores
+        places, matrix = np.pad(places, more, mode="edge"), np.pad(matrix, ((0, 0), more))
+        return keys._replace(points=placed(places), interpolation=placed(matrix))
 
     def summary(self) -> dict[str, Any]:
         """Size, solver and checks, ready for JSON."""

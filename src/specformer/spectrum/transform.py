@@ -23,23 +23,13 @@ from specformer.spectrum.spectrum import Spectrum
 _LAST: Any = WeakIdKeyDictionary()
 
 
-def put_spectrum(data: Data, spectrum: Spectrum) -> None:
-    """Store a spectrum in a graph."""
-    values, vectors = spectrum.eigenvalues, spectrum.eigenvectors.reshape(-1)
-    data.eigenvalues, data.eigenvectors = values, vectors
-    data.num_eigenpairs = values.new_tensor([len(values)]).long()
-    _LAST[data] = (values, vectors, spectrum)
-
-
 def spectrum_of(data: Data) -> Spectrum:
     """Return the spectrum that :class:`specformer.AddSpectrum` stored: ``data.spectrum``.
 
     Example:
         >>> import torch
-        >>> path = Spectrum(torch.tensor([0.0, 2.0]), torch.tensor([[1.0, 1], [1, -1]]) / 2**0.5)
-        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
-        >>> put_spectrum(data, path)
-        >>> data.spectrum is path, data
+        >>> data = AddSpectrum()(Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2))
+        >>> data.spectrum is data.spectrum, data
         (True, Data(edge_index=[2, 2], num_nodes=2, eigenvalues=[2], eigenvectors=[4], ...))
     """
     if "eigenvalues" not in data or "eigenvectors" not in data:
@@ -90,7 +80,11 @@ class AddSpectrum(BaseTransform):
             raise SpectrumError(
                 "AddSpectrum takes one graph, not a batch: apply it before batching."
             )
-        put_spectrum(data, decompose(data, **self.options))
+        spectrum = decompose(data, **self.options)
+        values, vectors = spectrum.eigenvalues, spectrum.eigenvectors.reshape(-1)
+        data.eigenvalues, data.eigenvectors = values, vectors
+        data.num_eigenpairs = values.new_tensor([len(values)]).long()
+        _LAST[data] = (values, vectors, spectrum)
         return data
 
     def __repr__(self) -> str:

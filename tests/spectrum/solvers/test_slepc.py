@@ -236,10 +236,6 @@ class TestBadSetups:
         with pytest.raises(SpectrumError, match="ranks=0: at least one"):
             slepc.solve(Problem(RING, 3, 0, ranks=0))
 
-    def test_too_many_pairs(self) -> None:
-        with pytest.raises(SpectrumError, match="60 of 120 eigenpairs are too many"):
-            slepc.solve(Problem(RING, 30, 30))
-
     def test_a_hostfile_with_too_few_slots(self, mpi: None, tmp_path: Path) -> None:
         hostfile = tmp_path / "hosts"
         hostfile.write_text("localhost slots=1\n", encoding="ascii")

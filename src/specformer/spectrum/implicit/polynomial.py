@@ -149,20 +149,16 @@ def chebyshev_terms(
     width = max(1, _HELD // max(1, most_rows(spectrum.operator)))
     for first in range(0, x.shape[-1], width):
         columns = slice(first, first + width)
-        _fill(values[:, :, columns], spectrum, x[:, columns])
+        part = x[:, columns].to(spectrum.device, spectrum.dtype).contiguous()
+        # Several orders are written at once, because rows are far apart in a file.
+        together = max(1, _HELD // max(1, part.numel()))
+        held: list[Tensor] = []
+        for order, term in enumerate(chebyshev_basis(spectrum.operator, part, shape[1])):
+            held.append(term)
+            if len(held) == together or order == spectrum.degree:
+                values[:, order + 1 - len(held) : order + 1, columns] = torch.stack(held, dim=1)
+                held = []
     return ChebyshevTerms(spectrum, values, batch_size, runs)
-
-
-def _fill(values: Tensor, spectrum: ImplicitSpectrum, x: Tensor) -> None:
-    """Write all terms of some columns, several orders at once: rows are far apart in a file."""
-    x = x.to(spectrum.device, spectrum.dtype).contiguous()
-    together = max(1, _HELD // max(1, x.numel()))
-    held: list[Tensor] = []
-    for order, term in enumerate(chebyshev_basis(spectrum.operator, x, spectrum.degree + 1)):
-        held.append(term)
-        if len(held) == together or order == spectrum.degree:
-            values[:, order + 1 - len(held) : order + 1] = torch.stack(held, dim=1)
-            held = []
 
 
 def _room(

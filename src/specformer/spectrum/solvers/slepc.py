@@ -40,7 +40,8 @@ _ROWS = 1_000
 
 #: OpenBLAS because Debian's plain BLAS takes three times as long (50 pairs of pubmed, two ranks).
 PACKAGES = "python3-petsc4py python3-slepc4py openmpi-bin libopenblas0-serial"
-#: Where Debian and Ubuntu keep the builds for real numbers, newest last.
+#: Where Debian and Ubuntu keep the builds for real numbers, newest last, by the variables that name
+#: them, unless the user has set these.
 _DEBIAN = {"PETSC_DIR": "petscdir/petsc*/*-real", "SLEPC_DIR": "slepcdir/slepc*/*-real"}
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _PROBE = "import slepc4py, petsc4py, numpy"
@@ -97,10 +98,6 @@ def write_problem(
 ) -> None:
     """Write what the ranks will read: the matrix, known null spaces, and the question."""
     n, laplacian = problem.num_nodes, problem.laplacian
-    if problem.num_pairs >= n // 2:
-        raise SpectrumError(
-            f"{problem.num_pairs:,} of {n:,} eigenpairs are too many for solver='slepc'."
-        )
     for part in ("indptr", "indices", "data"):
         np.save(folder / f"{part}.npy", getattr(laplacian, part))
     question: dict[str, object] = {"num_nodes": n, "ranks": ranks, "equal": EQUAL_TOLERANCE}
@@ -203,8 +200,14 @@ def find_python() -> tuple[str, dict[str, str]]:
     That of ``SPECFORMER_MPI_PYTHON``, else this one, else the system's with Debian's packages.
     """
     named = os.environ.get("SPECFORMER_MPI_PYTHON")
+    found = {name: sorted(Path("/usr/lib").glob(pattern)) for name, pattern in _DEBIAN.items()}
+    debian = {
+        name: str(folders[-1])
+        for name, folders in found.items()
+        if folders and name not in os.environ
+    }
     for path in [named] if named else [sys.executable, _SYSTEM_PYTHON]:
-        for variables in ({}, _debian_folders()):
+        for variables in ({}, debian):
             if _has_slepc(path, variables):
                 return path, variables
     if named:
@@ -217,16 +220,6 @@ def find_python() -> tuple[str, dict[str, str]]:
         f"{PACKAGES}), or name a Python that has them in SPECFORMER_MPI_PYTHON, with PETSC_DIR and "
         "SLEPC_DIR set if it needs these to find them."
     )
-
-
-def _debian_folders() -> dict[str, str]:
-    """Debian's PETSC_DIR and SLEPC_DIR, if they exist and the user has not set them."""
-    found = {name: sorted(Path("/usr/lib").glob(pattern)) for name, pattern in _DEBIAN.items()}
-    return {
-        name: str(folders[-1])
-        for name, folders in found.items()
-        if folders and name not in os.environ
-    }
 
 
 def _has_slepc(path: str, variables: dict[str, str]) -> bool:

@@ -316,7 +316,11 @@ class End:
         # One rank solves the small problems and sends the result, so that all ranks decide alike
         # on any machine.
         solver.getDS().setParallel(SLEPc.DS.ParallelType.SYNCHRONIZED)
-        solver.setInitialSpace(self._start())
+        start = self.laplacian.createVecRight()
+        start.setArray(self.generator.standard_normal(len(self.column)))
+        if self.moved is not None:
+            self.moved.project(start)
+        solver.setInitialSpace(start)
         if self.vectors:
             solver.setDeflationSpace(self.vectors)
         beyond = self._watch(solver, edge)
@@ -355,14 +359,6 @@ class End:
         solver.setMonitor(monitor)
         solver.setStoppingTest(stopping)
         return beyond
-
-    def _start(self) -> Any:
-        """A random vector without known directions."""
-        start = self.laplacian.createVecRight()
-        start.setArray(self.generator.standard_normal(len(self.column)))
-        if self.moved is not None:
-            self.moved.project(start)
-        return start
 
     def _operator(self) -> Any:
         """The Laplacian with this end's known vectors moved past the other end."""
