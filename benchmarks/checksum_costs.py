@@ -21,7 +21,7 @@ import torch
 
 from specformer import decompose
 from specformer.datasets import csbm
-from specformer.files import checked_tensors, sealed
+from specformer.files import checked_tensors, documents
 from specformer.graphs import write_npz
 from specformer.spectrum import Spectrum
 from specformer.tasks.job import Request, Workplace
@@ -106,7 +106,7 @@ def main() -> None:
         watch = Stopwatch()
         watch.watch(checked_tensors, "checksum")
         for digest in ("_digest", "_file_digest"):
-            watch.watch(sealed, digest)
+            watch.watch(documents, digest)
         changes = ("schedule.epochs=200",)
         job = resolve(Request(str(folder / "graph.npz"), changes=changes), 2, device="cpu")
         place = Workplace(torch.device("cpu"), cache=cache)

@@ -21,8 +21,7 @@ from specformer.cli.options import Shared, shares, split_names
 from specformer.cli.output import echo, print_json
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_json, write_text
-from specformer.files.documents import MALFORMED
-from specformer.files.sealed import sealed
+from specformer.files.documents import MALFORMED, sealed
 from specformer.paper.published import TABLE_2
 from specformer.paper.recorded import ENTRY_KEYS, SCHEMA, entries, latest, problems, results_folder
 from specformer.paper.table_rows import (

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.tables import SCHEMA
 from specformer.files import write_json
-from specformer.files.sealed import sealed
+from specformer.files.documents import sealed
 from specformer.training.runs.environment import device_name, environment
 
 

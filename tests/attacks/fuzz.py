@@ -14,7 +14,7 @@ from tests.attacks.scene import inside
 from tests.attacks.tally import Tally
 
 from benchmarks.ledger import check
-from specformer.files.sealed import sealed
+from specformer.files.documents import sealed
 from specformer.graphs import read_graph
 from specformer.graphs.formats.molecule_table import read_molecules
 from specformer.spectrum import Spectrum

@@ -16,8 +16,7 @@ from tests.attacks.tally import Tally
 from specformer import Spectrum, load
 from specformer.errors import SpecformerError
 from specformer.files import json_text
-from specformer.files.documents import read_yaml, write_yaml
-from specformer.files.sealed import KEY, sealed, unsealed
+from specformer.files.documents import KEY, read_yaml, sealed, unsealed, write_yaml
 
 #: What values become.
 _ODD = (

@@ -12,7 +12,7 @@ from benchmarks import ledger
 from specformer.cli import main
 from specformer.errors import ConfigError, RunError
 from specformer.files import write_json
-from specformer.files.sealed import sealed, unsealed
+from specformer.files.documents import sealed, unsealed
 from specformer.paper.recorded import recorded_rows, results_folder
 from specformer.training.runs.folder import RunFolder
 

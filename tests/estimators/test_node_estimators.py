@@ -23,8 +23,7 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, GraphError, RunError
 from specformer.estimators.node_estimators import node_graph_of
 from specformer.files import write_json
-from specformer.files.documents import read_json
-from specformer.files.sealed import sealed, unsealed
+from specformer.files.documents import read_json, sealed, unsealed
 from specformer.graphs import Graph, read_graph, write_npz
 from specformer.training.runs.folder import RunFolder
 

@@ -13,7 +13,7 @@ import torch
 from tests.tasks.trials_file import trials
 
 from specformer.errors import ConfigError, RunError
-from specformer.files.sealed import sealed
+from specformer.files.documents import sealed
 from specformer.tasks.recipes.settings import build, override
 from specformer.tasks.trials import Measured, search_space, sustained
 from specformer.tasks.tune import Search, SearchPlan, spent

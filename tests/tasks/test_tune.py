@@ -15,7 +15,7 @@ from tests.tasks.trials_file import trials
 
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
-from specformer.files.sealed import unsealed
+from specformer.files.documents import unsealed
 from specformer.graphs import read_graph, write_npz
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.tasks.nodes.node_work import node_spectrum

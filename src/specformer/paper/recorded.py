@@ -9,8 +9,7 @@ from typing import Any
 
 import specformer
 from specformer.errors import RunError
-from specformer.files.documents import MALFORMED, read_json
-from specformer.files.sealed import unsealed
+from specformer.files.documents import MALFORMED, read_json, unsealed
 from specformer.paper.table_rows import paper_order, table_grid
 
 SCHEMA = "specformer.result/1"

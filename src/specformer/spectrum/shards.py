@@ -14,8 +14,7 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files import make_folder, write_json
 from specformer.files.checked_tensors import has_checksum, read_tensors, write_tensors
-from specformer.files.documents import MALFORMED, read_json
-from specformer.files.sealed import sealed, unsealed
+from specformer.files.documents import MALFORMED, read_json, sealed, unsealed
 
 FORMAT = "specformer.spectrum-rows/1"
 INDEX = "spectrum.json"

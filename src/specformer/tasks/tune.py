@@ -15,8 +15,7 @@ import numpy as np
 
 from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.files import write_text
-from specformer.files.documents import read_json_lines, write_yaml
-from specformer.files.sealed import sealed, unsealed
+from specformer.files.documents import read_json_lines, sealed, unsealed, write_yaml
 from specformer.reports.html import render_search
 from specformer.tasks.job import Job, Workplace
 from specformer.tasks.recipes.settings import read_settings

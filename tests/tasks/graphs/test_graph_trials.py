@@ -15,7 +15,7 @@ from tests.tasks.trials_file import trials
 from tests.training.small_graphs import small_set
 
 from specformer.errors import ConfigError, RunError
-from specformer.files.sealed import unsealed
+from specformer.files.documents import unsealed
 from specformer.graphs import read_graph_set, write_graph_set
 from specformer.tasks.graphs import graph_work
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS, graph_model

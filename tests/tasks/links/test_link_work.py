@@ -21,8 +21,7 @@ from specformer.cli.terminal import show_rows
 from specformer.datasets import FeaturePreparation, csbm
 from specformer.datasets.features import with_structural_features
 from specformer.errors import ConfigError, RunError
-from specformer.files.documents import read_json
-from specformer.files.sealed import unsealed
+from specformer.files.documents import read_json, unsealed
 from specformer.graphs import Graph, as_graph, write_npz
 from specformer.nn import Specformer
 from specformer.spectrum import decompose

@@ -12,7 +12,7 @@ import torch
 from specformer import Specformer
 from specformer.cli.command_run import portable_command
 from specformer.errors import RunError
-from specformer.files.sealed import sealed
+from specformer.files.documents import sealed
 from specformer.training.runs.folder import RunFolder
 
 CONFIG = {"command": "train", "seed": 3, "set": ["schedule.epochs=3"], "out": None}

@@ -18,8 +18,7 @@ from specformer.datasets import FeaturePreparation, node_graph
 from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.datasets.parts import GraphPart
 from specformer.errors import ConfigError, RunError
-from specformer.files.documents import MALFORMED, read_json
-from specformer.files.sealed import unsealed
+from specformer.files.documents import MALFORMED, read_json, unsealed
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.nn.pretrained import Pretrained

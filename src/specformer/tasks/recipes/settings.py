@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import yaml
 
 from specformer.errors import ConfigError, brief, nearest
-from specformer.files.documents import parse_yaml, read_yaml
-from specformer.files.sealed import unsealed
+from specformer.files.documents import parse_yaml, read_yaml, unsealed
 
 logger = logging.getLogger(__name__)
 

@@ -23,13 +23,16 @@ from specformer.files import json_text, write_json, write_text
 from specformer.files.atomic import locked
 from specformer.files.documents import (
     MALFORMED,
+    Manifest,
+    State,
     read_json,
     read_json_lines,
     read_yaml,
+    sealed,
+    unsealed,
     write_yaml,
 )
 from specformer.files.npz_archive import DAMAGE, opened, write_arrays
-from specformer.files.sealed import Manifest, State, sealed, unsealed
 from specformer.nn.pretrained import Pretrained
 from specformer.training.runs.curves import plot_losses, readings, run_table
 from specformer.training.runs.environment import environment
