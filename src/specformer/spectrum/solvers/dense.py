@@ -89,7 +89,7 @@ def symmetric_bases(laplacian: sp.csr_array, mirrors: Sequence[np.ndarray]) -> l
     first = np.flatnonzero(orbits.min(axis=0) == np.arange(n))
     bases = []
     for signs in product((1.0, -1.0), repeat=len(mirrors)):
-        character = np.ones(1)
+        character: np.ndarray = np.ones(1)
         for sign in signs:
             character = np.kron(character, [1.0, sign])
         rows = orbits[:, first].ravel()
