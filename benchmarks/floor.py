@@ -24,8 +24,8 @@ from benchmarks.measure import seconds
 from specformer.graphs import Graph
 from specformer.nn import GraphSpecformer, Specformer
 from specformer.spectrum import Spectrum
-from specformer.training.engine.precision import Precision, matmul_precision
 from specformer.training.evaluation.graphs import GraphPrecision
+from specformer.training.runs.environment import Precision, matmul_precision
 
 _FLOAT = 4
 #: Bytes that Adam moves per parameter: it reads the parameter, its gradient and two moments, and

@@ -28,9 +28,9 @@ from specformer.spectrum import decompose_many
 from specformer.tasks.graphs.graph_models import cardinalities, graph_model, largest_ring
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe
 from specformer.training.engine.capture import RepeatedByShape, differentiate
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import graph_errors
 from specformer.training.evaluation.graphs import Work
+from specformer.training.runs.environment import matmul_precision
 
 #: Number of batches; after the last one, steps begin again with the first.
 _BATCHES = 64

@@ -44,10 +44,10 @@ from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_spectrum, node_spectrum
 from specformer.training.engine.capture import RepeatedByShape, differentiate
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.graph_metrics import graph_errors
 from specformer.training.evaluation.graphs import Work
 from specformer.training.loops.nodes import fit_nodes
+from specformer.training.runs.environment import matmul_precision
 
 NODES = ("cora", "squirrel", "actor")
 GRAPHS = ("zinc", "molhiv", "molpcba")

@@ -24,9 +24,9 @@ from specformer.spectrum import Spectrum
 from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe, node_recipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_spectrum, node_spectrum
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.loops.nodes import fit_nodes
 from specformer.training.optim.schedule import Schedule
+from specformer.training.runs.environment import matmul_precision
 
 RUNS = 10
 #: Graphs that use the recipe of another: Cornell5 is like Penn94, which is in the paper.

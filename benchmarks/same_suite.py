@@ -21,10 +21,10 @@ from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.nodes.node_fit import landmark_error, node_landmarks
 from specformer.tasks.nodes.node_recipe import NodeRecipe
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.summaries import summary
 from specformer.training.loops.nodes import NodeFit, fit_nodes
+from specformer.training.runs.environment import matmul_precision
 from specformer.training.runs.progress import Progress, Update
 
 #: Rules that choose the epoch whose test accuracy counts: by validation loss or accuracy.

@@ -8,7 +8,7 @@ import torch
 from specformer import Spectrum
 from specformer.errors import SpectrumError
 from specformer.spectrum.products import RowStream, aligned, rows_at_once
-from specformer.training.engine.precision import matmul_precision
+from specformer.training.runs.environment import matmul_precision
 
 
 @pytest.mark.parametrize("pairs", [5, 8])

@@ -192,7 +192,7 @@ def _train(job: Job, command: CommandRun, shared: Shared) -> None:
     from specformer.tasks.train import keep
     from specformer.tasks.train import train as train_job
     from specformer.training.engine.distributed import torchrun_workers
-    from specformer.training.engine.precision import one_thread
+    from specformer.training.runs.environment import one_thread
     from specformer.training.runs.folder import REPORT
     from specformer.training.runs.progress import Recorded, Tracked, require_tensorboard, track_run
 

@@ -9,11 +9,14 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_arguments, check_eigenvalues
-from specformer.nn.layers.attention import (
+from specformer.nn.attention import (
+    EigenvalueSet,
     MultiHeadAttention,
     TensorCache,
     WeightedAttention,
     Weights,
+    distinct_tokens,
+    encoded,
 )
 from specformer.nn.layers.linear import (
     DerivedBuffers,
@@ -22,7 +25,6 @@ from specformer.nn.layers.linear import (
     Resettable,
     feed_forward,
 )
-from specformer.nn.tokens import EigenvalueSet, distinct_tokens, encoded
 from specformer.spectrum import Keys
 
 

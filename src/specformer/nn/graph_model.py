@@ -22,8 +22,7 @@ from specformer.nn.conv.graph_conv import (
     basis_entries,
     pool,
 )
-from specformer.nn.conv.pair_states import PairUpdate, bond_vectors, diagonal_rows
-from specformer.nn.conv.ring_places import shared_rings
+from specformer.nn.conv.pair_states import PairUpdate, bond_vectors, diagonal_rows, shared_rings
 from specformer.nn.filter import DecoderKind
 from specformer.nn.layers.batch_norm import Activation, BatchNorm
 from specformer.nn.node_model import Sharing

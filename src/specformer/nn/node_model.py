@@ -7,6 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from specformer.nn.argument_checks import check_arguments, check_call, refuse_idle
+from specformer.nn.attention import tokens_of
 from specformer.nn.conv.composition import build_convs, convolve
 from specformer.nn.conv.node_conv import BasesKind
 from specformer.nn.filter import DecoderKind
@@ -16,7 +17,6 @@ from specformer.nn.layers.sparse_features import SparseFeatures, linear_after_dr
 from specformer.nn.layers.streams import side_by_side
 from specformer.nn.pretrained import constructor_arguments
 from specformer.nn.spectral_model import NodeSpectralModel
-from specformer.nn.tokens import tokens_of
 from specformer.spectrum import AnySpectrum, Keys
 
 Sharing = Literal["small", "medium", "large"]

@@ -12,14 +12,13 @@ from torch.func import functional_call
 
 from specformer.errors import ConfigError
 from specformer.kernels.weighted_attention import FlatSpectra, apart
+from specformer.nn.attention import PROJECTIONS, EigenvalueSet, WeightedAttention
 from specformer.nn.conv.embedding import FeatureEmbedding
 from specformer.nn.conv.node_conv import LinearBases, NodeConv
 from specformer.nn.filter import EncoderBlock, SpectralFilter, SpectrumEncoder
-from specformer.nn.layers.attention import PROJECTIONS, WeightedAttention
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear, reset_parts
 from specformer.nn.pretrained import Pretrained
-from specformer.nn.tokens import EigenvalueSet
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Tokens
 
 

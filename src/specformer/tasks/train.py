@@ -21,8 +21,7 @@ from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
 from specformer.tasks.resolve import TASKS, resolve
 from specformer.tasks.task import Outcome, Work
-from specformer.training.engine.precision import one_thread
-from specformer.training.runs.environment import choose_device
+from specformer.training.runs.environment import choose_device, one_thread
 from specformer.training.runs.folder import CHECKPOINT, RunFolder
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from tests.nn.molecules import MAX_RING, MOLECULES, molecule, pack
 
 from specformer import reference
 from specformer.errors import ConfigError
-from specformer.nn.conv.ring_places import shared_rings
+from specformer.nn.conv.pair_states import shared_rings
 
 #: Fused rings, a cage, rings that share one atom, and a ring that is too large.
 GRAPHS = [

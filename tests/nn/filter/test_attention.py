@@ -14,7 +14,7 @@ from specformer.errors import ConfigError
 from specformer.kernels.tracing import TensorCache
 from specformer.kernels.weighted_attention import carried_attention, masked_attention
 from specformer.nn import SpectralFilter, spectral_model
-from specformer.nn.layers.attention import MultiHeadAttention, WeightedAttention
+from specformer.nn.attention import MultiHeadAttention, WeightedAttention
 from specformer.nn.spectral_model import (
     attention_matrix,
     band_of,

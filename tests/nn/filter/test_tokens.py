@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.nn.plain_twin import SPECTRA, scrambled
 
+from specformer.nn.attention import encoded
 from specformer.nn.filter import HeadsDecoder, SpectrumEncoder
-from specformer.nn.tokens import encoded
 from specformer.spectrum import Tokens
 
 

@@ -303,7 +303,7 @@ def test_an_epoch_whose_loss_is_no_number_is_never_the_best(monitor):
     bias = runs.model.state_dict()["convs.1.bias"]
     for epoch, lost in enumerate([(), (1, 2), ()]):
         bias.fill_(epoch)
-        runs.end_epoch()
+        runs.epoch.add_(1)
         loss, accuracy = torch.full((2, RUNS), 0.5 + 0.1 * epoch, dtype=torch.float64)
         loss[list(lost)] = torch.tensor([torch.nan, torch.inf][: len(lost)], dtype=loss.dtype)
         accuracy[list(lost)] = 1.0

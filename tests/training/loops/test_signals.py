@@ -23,7 +23,7 @@ from torch import nn
 from specformer import Specformer
 from specformer.datasets import target_filter
 from specformer.errors import ConfigError, RunError
-from specformer.nn.tokens import encoded
+from specformer.nn.attention import encoded
 from specformer.training.engine.stacking import stack, unstack
 from specformer.training.loops.signals import ProjectedReadout, SignalFit, SignalTask, fit_signals
 from specformer.training.optim.schedule import Schedule

@@ -21,7 +21,7 @@ from specformer.kernels.segments import (
 )
 from specformer.kernels.tracing import lazy_property
 from specformer.nn.conv.graph_conv import GraphPairs, gather_dense, scatter_dense
-from specformer.nn.conv.ring_places import RingPlaces
+from specformer.nn.conv.pair_states import RingPlaces
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 

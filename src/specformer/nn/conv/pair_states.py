@@ -1,14 +1,26 @@
-r"""States of pairs of nodes, which start from the paper's bases and are updated in every layer."""
+r"""States of pairs of nodes, which start from bases and rings and change in every layer."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
 from specformer.kernels import usable
-from specformer.kernels.segments import Logits, at_least_float32, segment_gather, signed_root
+from specformer.kernels.segments import (
+    Logits,
+    Segments,
+    at_least_float32,
+    contiguous_segments,
+    segment_gather,
+    signed_root,
+)
 from specformer.nn.conv.embedding import summed_rows
 from specformer.nn.conv.graph_conv import GraphPairs, Normalisation, softmax_over_sources
 from specformer.nn.layers.batch_norm import BatchNorm
+from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 
 class PairUpdate(nn.Module):
@@ -85,3 +97,61 @@ def diagonal_rows(features: Tensor, pairs: GraphPairs) -> Tensor:
     batch = pairs.batch
     place = (batch.offsets[:-1] + batch.position).clamp_max(len(features) - 1)
     return features.index_select(0, place)
+
+
+@dataclass(frozen=True)
+class RingPlaces:
+    """The atoms of R rings, each row padded to L places; the last rows may be padding.
+
+    Args:
+        atoms: ``[R, L]`` atoms, numbered within their graph, in order around the ring; 0 for an
+            unused place.
+        used: ``[R, L]`` false for places beyond the ring's length and for padding.
+        length: ``[R]`` atoms of each ring; 0 for padding.
+        by_graph: rings by graph; its ``index`` ``[R]`` is the graph of each ring, B for padding.
+    """
+
+    atoms: Tensor
+    used: Tensor
+    length: Tensor
+    by_graph: Segments
+
+    @classmethod
+    def of(cls, batch: PackedGraphs, max_ring: int) -> RingPlaces:
+        """The rings of a batch, which must have been packed with the same ``max_ring``."""
+        rings, counts = batch.rings, batch.ring_counts
+        if rings is None or counts is None or rings.shape[1] != max_ring:
+            held = "no rings" if rings is None else f"rings of up to {rings.shape[1]} atoms"
+            raise ConfigError(
+                f"the batch has {held}, but the model needs rings of up to {max_ring}: pack the "
+                f"graphs with max_ring={max_ring}."
+            )
+        used = rings >= 0
+        by_graph = contiguous_segments(counts, len(rings))
+        return cls(rings.clamp_min(0), used, used.sum(dim=1), by_graph)
+
+
+def shared_rings(batch: PackedGraphs, max_ring: int, dtype: torch.dtype) -> Tensor:
+    r"""How many rings of at least k atoms two nodes share, for each k from 3 to ``max_ring``.
+
+    .. math::
+        r^{(k)}_{ij} = |\{\text{rings } R : i \in R,\; j \in R,\; |R| \ge k\}|
+
+    For i = j this counts the rings of the node. The counts of large rings include those of smaller
+    k, so that weights learned on common rings also apply to rare large ones.
+
+    Shapes: output ``[P, max_ring - 2]``.
+    """
+    places, num_pairs = RingPlaces.of(batch, max_ring), len(batch.bond)
+    row = batch.starts.index_select(0, places.by_graph.index).unsqueeze(1) + places.atoms
+    begin = batch.offsets.index_select(0, row.flatten()).view_as(row)
+    pair = begin.unsqueeze(2) + places.atoms.unsqueeze(1)
+    both = places.used.unsqueeze(2) & places.used.unsqueeze(1)
+    # Unused places add zeros, to pairs all over: many additions to one pair would be slow.
+    spare = torch.arange(pair.numel(), device=pair.device) % num_pairs
+    pair = torch.where(both.flatten(), pair.flatten(), spare)
+    lengths = torch.arange(3, max_ring + 1, device=pair.device)
+    reached = places.length.unsqueeze(1) >= lengths
+    ones = (both.unsqueeze(-1) & reached[:, None, None]).flatten(0, 2).to(dtype)
+    # Sums of ones are exact in any order.
+    return ones.new_zeros(num_pairs, len(lengths)).index_add_(0, pair, ones)

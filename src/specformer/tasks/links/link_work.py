@@ -27,7 +27,6 @@ from specformer.tasks.overview import of_links
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
 from specformer.tasks.task import Outcome, PredictionRequest, Predictions, cells, csv_text
 from specformer.training.engine.distributed import ALONE, Workers
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.evaluation.link_objectives import (
     LINK_METRICS,
     LinkTask,
@@ -36,6 +35,7 @@ from specformer.training.evaluation.link_objectives import (
 )
 from specformer.training.evaluation.node_objectives import features_on
 from specformer.training.evaluation.summaries import summary
+from specformer.training.runs.environment import matmul_precision
 from specformer.training.runs.folder import FEATURES, RunFolder
 
 _BOOK = RecipeBook("links.yaml")

@@ -28,7 +28,6 @@ from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_insights import node_insights
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.task import SHOWN, Outcome, parameter_count, target_names
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.stacking import unstack
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.node_objectives import NodeTask
@@ -37,6 +36,7 @@ from specformer.training.loops.node_batches import check_batches, fit_node_batch
 from specformer.training.loops.nodes import FullBatchTask, NodeFit, fit_nodes
 from specformer.training.optim.early_stopping import refuse_lost, warn_of_divergence
 from specformer.training.runs.checkpoint import Checkpoint, numbered
+from specformer.training.runs.environment import matmul_precision
 from specformer.training.runs.folder import FEATURES, TARGETS
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from specformer.tasks.recipes.settings import (
     read_settings,
     refuse_idle,
 )
-from specformer.training.engine.precision import Precision
 from specformer.training.evaluation.graph_metrics import Loss, metric_named
 from specformer.training.loops.nodes import Monitor
 from specformer.training.optim.schedule import Schedule
+from specformer.training.runs.environment import Precision
 
 #: Models for nodes, ours first.
 NODE_MODELS = ("specformer", *BASELINES)
@@ -122,7 +122,7 @@ class NodeRecipe:
         metric: None for accuracy of classes, ROC-AUC of several labels, and RMSE of numbers.
         monitor: ``"loss"`` or ``"metric"``: what stops a run and picks its model. ``"accuracy"`` is
             the older name of ``"metric"``.
-        precision: of float32 products on a GPU, see :mod:`specformer.training.engine.precision`.
+        precision: of float32 products on a GPU, see :mod:`specformer.training.runs.environment`.
         split: a protocol of :mod:`specformer.datasets.splits`; ``"auto"`` takes the split in the
             file, or else draws one, class by class unless it is a named set.
         features: ``"rows"`` divides each node's features by their sum, ``"none"`` leaves them,

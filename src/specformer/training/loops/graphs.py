@@ -26,7 +26,6 @@ from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.many.packed_graphs import PackedGraphs, check_categories
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.engine.distributed import ALONE, Workers
-from specformer.training.engine.precision import matmul_precision
 from specformer.training.engine.rewind import Rewind, layer_name
 from specformer.training.engine.stacking import WeightAverage, trained_state
 from specformer.training.engine.turns import Steps, exhausting
@@ -49,6 +48,7 @@ from specformer.training.evaluation.graphs import (
 from specformer.training.optim.early_stopping import diverged
 from specformer.training.optim.schedule import GraphSchedule, moments, settle_moments
 from specformer.training.runs.checkpoint import Checkpoint, Interruption
+from specformer.training.runs.environment import matmul_precision
 
 #: Seconds between checkpoints; an epoch may take half of one or half an hour.
 SAVE_EVERY = 30.0
@@ -200,7 +200,7 @@ def graph_steps(
                 yield from training.steps_of(epoch)
                 outputs = validation.outputs()
                 loss = mean_error(task.loss, outputs, validation.targets)
-                figure = _figure(metric, *_in_units(scale, outputs, validation.targets))
+                figure, _ = _judged(metric, scale, outputs, validation.targets)
                 took = time.perf_counter() - began
                 history.add([training.mean_loss(), loss, figure], metric, took)
                 if on_epoch:
@@ -297,18 +297,19 @@ def _tested(
     for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
         best = picked[rule]
         best.restore()
-        tested = _in_units(scale, testing.outputs(), testing.targets)
-        chosen[rule] = Chosen(float(best.val), _figure(metric, *tested), int(best.epoch))
+        figure, tested = _judged(metric, scale, testing.outputs(), testing.targets)
+        chosen[rule] = Chosen(float(best.val), figure, int(best.epoch))
     return chosen, tested
 
 
-def _in_units(scale: Scale, outputs: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    return scale.original(outputs).numpy(), scale.original(targets).numpy()
-
-
-def _figure(metric: Metric, outputs: np.ndarray, targets: np.ndarray) -> float:
+def _judged(
+    metric: Metric, scale: Scale, outputs: Tensor, targets: Tensor
+) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
+    """The figure, and outputs and targets in their own units."""
+    predicted, measured = scale.original(outputs).numpy(), scale.original(targets).numpy()
     # A diverged model's outputs are not numbers, which no metric takes.
-    return metric(outputs, targets) if np.isfinite(outputs).all() else math.nan
+    figure = metric(predicted, measured) if np.isfinite(predicted).all() else math.nan
+    return figure, (predicted, measured)
 
 
 class _Training:

@@ -115,7 +115,7 @@ def fit_node_batches(
             (val_loss, _), figures = task.evaluate(outputs)
             evaluated = [val_loss, *figures]
         runs.take_loss(train_loss)
-        runs.end_epoch()
+        runs.epoch.add_(1)
         runs.take_evaluation(*evaluated)
 
     return runs.fit(

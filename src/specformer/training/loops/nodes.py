@@ -112,10 +112,6 @@ class NodeRuns:
         """Record the epoch's training loss ``[runs]``."""
         self.curves[..., 0].index_copy_(0, self.epoch.view(1), train_loss.unsqueeze(0))
 
-    def end_epoch(self) -> None:
-        """Count the epoch, after all of its updates."""
-        self.epoch.add_(1)
-
     @torch.no_grad()
     def take_evaluation(self, val_loss: Tensor, val: Tensor, test: Tensor) -> None:
         """Record loss and figures, ``[runs]`` each, of the weights that the last epoch ended with.
@@ -185,10 +181,19 @@ class NodeRuns:
                     if alone:
                         rewind.keep()
                 interruption.let_through()
-                if tells:
-                    self._tell(done, on_progress)
-                    told = time.perf_counter()
-                if reads and self._is_over(done):
+                if not tells:
+                    continue
+                told = time.perf_counter()
+                train_loss, active = self.curves[done - 1, :, 0], self.stopping.active
+                if on_progress:
+                    on_progress(
+                        done,
+                        float(self.best.figure[self._rule, 0].mean()),
+                        loss=float(train_loss.mean()),
+                        runs_left=float(active.sum()),
+                    )
+                # Weights that are not finite will stay so.
+                if reads and not (active & train_loss.isfinite()).any():
                     break
         self.stopping.restore()
         rules = zip(self.best.figure, self.best.epoch, strict=True)
@@ -204,20 +209,6 @@ class NodeRuns:
             [layer_name(self.model, number) for number in self.layer.tolist()],
             before,
         )
-
-    def _tell(self, done: int, on_progress: Update | None) -> None:
-        if on_progress:
-            on_progress(
-                done,
-                float(self.best.figure[self._rule, 0].mean()),
-                loss=float(self.curves[done - 1, :, 0].mean()),
-                runs_left=float(self.stopping.active.sum()),
-            )
-
-    def _is_over(self, done: int) -> bool:
-        """Whether every run has stopped, or has weights that are not finite and will stay so."""
-        alive = self.curves[done - 1, :, 0].isfinite()
-        return not bool((self.stopping.active & alive).any())
 
     def _seek_layers(self, rewind: Rewind, again: Callable[[int], Iterator[Tensor]]) -> None:
         """Find the layers of runs that have diverged since the state that ``rewind`` kept."""
@@ -304,7 +295,7 @@ def fit_nodes(
             with beside(evaluate, device, apart=apart):
                 take_gradients()
         optimiser.step()
-        runs.end_epoch()
+        runs.epoch.add_(1)
         runs.is_evaluated = False
 
     # Data that come from the host in every epoch cannot be captured.

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn import Specformer, SpectralFilter
+from specformer.nn.attention import encoded
 from specformer.nn.conv.node_conv import LinearBases
 from specformer.nn.filter import JointDecoder
 from specformer.nn.layers.linear import Linear
-from specformer.nn.tokens import encoded
 from specformer.spectrum import Keys, Spectrum, Tokens
 from specformer.training.engine.capture import Repeated, differentiate
 from specformer.training.engine.rewind import Rewind, first_lost, layer_name

@@ -84,6 +84,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._manifest = Manifest(self.path / CHECKSUMS)
 
     @classmethod
     def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
@@ -250,10 +251,6 @@ class RunFolder:
         if not folders:
             raise RunError(f"{self.path}: no saved models ({MODEL}/000 is missing).")
         return folders
-
-    @property
-    def _manifest(self) -> Manifest:
-        return Manifest(self.path / CHECKSUMS)
 
     def _unaltered(self, name: str) -> Path:
         """The path of a file; refused if it was altered since the run ended."""

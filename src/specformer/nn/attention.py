@@ -1,30 +1,88 @@
-r"""Attention over fewer points: distinct eigenvalues, landmarks and interpolation."""
+r"""Attention with weighted keys, and over fewer points: distinct eigenvalues, landmarks."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from specformer.kernels.tracing import TensorCache
-from specformer.kernels.weighted_attention import FlatSpectra
-from specformer.nn.layers.attention import Weights
+from specformer.kernels.tracing import TensorCache as TensorCache
+from specformer.kernels.weighted_attention import FlatSpectra, Ranges, weighted_attention
+from specformer.nn.argument_checks import check_split
+from specformer.nn.layers.linear import Linear, joint_linear
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Landmarks, Tokens
 from specformer.spectrum.eigenpairs import distinct, singly
 
 if TYPE_CHECKING:
     from specformer.nn.filter import Decoder, EncoderBlock, SpectrumEncoder
 
+#: How often each key counts.
+Weights = Tensor | Ranges
+#: Names of the linear maps to queries, keys and values.
+PROJECTIONS = ("query", "key", "value")
+
+
+class WeightedAttention(nn.Module):
+    r"""Attention in which each key has a weight.
+
+    .. math::
+        \mathrm{head}(i) = \sum_j \mathrm{softmax}_j(q_i^\top k_j / \sqrt{d_h} + \log w_j)\, v_j
+
+    A key of weight w acts as w equal keys. Attention over distinct eigenvalues with their
+    multiplicities is therefore attention over all eigenvalues. The scores are never stored.
+
+    Shapes: tokens ``[..., p, channels]``, keys ``[..., r, channels]``, weights ``[r]``, or
+    ``[batch, r]`` if each graph of a batch has its own; a weight of 0 leaves a key out.
+    """
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        check_split(channels, num_heads)
+        self.channels, self.num_heads = channels, num_heads
+        self.scale = 1.0 / math.sqrt(channels // num_heads)
+        self.query = Linear(channels, channels)
+        self.key = Linear(channels, channels)
+        self.value = Linear(channels, channels)
+        self._cache = TensorCache()
+
+    def heads(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
+        """The output of every head, ``[..., heads, p, channels / heads]``."""
+        return weighted_attention(self.project(tokens, keys), weights, self.scale, self._cache)
+
+    def project(self, tokens: Tensor, keys: Tensor) -> list[Tensor]:
+        """Queries, keys and values in one tensor ``[..., p, 3, heads, width]``, by one product.
+
+        If the keys are not the tokens themselves, the result is two tensors: queries, and keys with
+        values.
+        """
+        maps = (self.query, self.key, self.value)
+        parts = [(tokens, maps)] if keys is tokens else [(tokens, maps[:1]), (keys, maps[1:])]
+        return [
+            joint_linear(x, some).unflatten(-1, (len(some), self.num_heads, -1))
+            for x, some in parts
+        ]
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, num_heads={self.num_heads}"
+
+
+class MultiHeadAttention(WeightedAttention):
+    """:class:`WeightedAttention`, followed by a linear map of the concatenated heads."""
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__(channels, num_heads)
+        self.out = Linear(channels, channels)
+
+    def forward(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
+        heads = self.heads(tokens, keys, weights)
+        return self.out(heads.transpose(-2, -3).flatten(-2))
+
+
 #: Distinct eigenvalues with multiplicities, of one graph or of many that follow one another.
 EigenvalueSet = Tokens | FlatSpectra
 _CACHE = TensorCache()
-
-
-def has_active_dropout(encoder: SpectrumEncoder) -> bool:
-    """Whether dropout is active: equal eigenvalues then have different representations."""
-    dropouts = (cast("EncoderBlock", block).dropout for block in encoder.blocks)
-    return encoder.training and any(dropout.p > 0 for dropout in dropouts)
 
 
 def distinct_tokens(eigenvalues: Tensor) -> tuple[Tokens, Tensor | None]:
@@ -76,15 +134,15 @@ def encoded(
     Shapes: representations ``[p, channels]`` or ``[q, channels]``, keys ``[r, channels]``, weights
     of the keys ``[r]``.
     """
-    expanded = None
-    if index is not None and has_active_dropout(encoder):
+    expanded, blocks = None, cast("list[EncoderBlock]", list(encoder.blocks))
+    if index is not None and encoder.training and any(block.dropout.p > 0 for block in blocks):
         expanded, index = index, None
     if landmarks is None and expanded is None:
         z = encoder(*tokens)
         return z, z, tokens.weights, index
     z, keys, sampled = _embedded(encoder, tokens, landmarks, expanded)
     weights: Weights = tokens.weights if landmarks is None else landmarks.weights
-    for number, block in enumerate(cast("list[EncoderBlock]", list(encoder.blocks))):
+    for number, block in enumerate(blocks):
         if number == 0:
             updated = _first_block(block, z, keys, weights, expanded, sampled)
         else:
@@ -94,7 +152,7 @@ def encoded(
             if expanded is not None and isinstance(weights, Tensor):
                 same = len(weights) == len(expanded)  # then all weights are ones already
                 weights = weights if same else weights.new_ones(len(expanded))
-        elif decoder.reads_keys or number + 1 < len(encoder.blocks):
+        elif decoder.reads_keys or number + 1 < len(blocks):
             keys = block(keys, keys, weights)
         z = updated
     return z, keys, weights, index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from threadpoolctl import threadpool_info
 
-from specformer.training.engine.precision import one_thread
+from specformer.training.runs.environment import one_thread
 
 
 def state() -> tuple[int, bool, list[int]]:
