@@ -92,36 +92,14 @@ def graph_from_ogb(
     classes = np.asarray(labels, dtype=np.float64).reshape(-1)
     edges = as_graph(np.asarray(graph["edge_index"]), num_nodes=int(graph["num_nodes"]), name=name)
     parts = Split.of_numbers(edges.num_nodes, split["train"], split["valid"], split["test"])
-    return compact(
-        replace(
-            edges,
-            x=graph["node_feat"],
-            y=np.where(np.isnan(classes), -1, classes).astype(np.int64),
-            train_mask=parts.train,
-            val_mask=parts.val,
-            test_mask=parts.test,
-        )
+    return replace(
+        edges,
+        x=graph["node_feat"],
+        y=np.where(np.isnan(classes), -1, classes).astype(np.int64),
+        train_mask=parts.train,
+        val_mask=parts.val,
+        test_mask=parts.test,
     )
-
-
-def graph_from_platonov(path: Path, name: str) -> Graph:
-    """A graph from one of Platonov et al.'s npz files.
-
-    It holds ``edges`` [E, 2], ``node_features`` [n, features], ``node_labels`` [n], and
-    ``train_masks``, ``val_masks``, ``test_masks`` [splits, n].
-    """
-    with opened(path) as file:
-        edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
-        return compact(
-            replace(
-                edges,
-                x=file["node_features"],
-                y=file["node_labels"],
-                train_mask=file["train_masks"].T,
-                val_mask=file["val_masks"].T,
-                test_mask=file["test_masks"].T,
-            )
-        )
 
 
 def compact(graph: Graph) -> Graph:
@@ -135,7 +113,7 @@ def _from_pyg(name: str, root: Path) -> Graph:
     from torch_geometric import datasets
 
     kind, arguments = _PYG[name]
-    return compact(as_graph(getattr(datasets, kind)(str(root), **arguments)[0], name=name))
+    return as_graph(getattr(datasets, kind)(str(root), **arguments)[0], name=name)
 
 
 def _from_ogb(name: str, root: Path) -> Graph:
@@ -150,9 +128,19 @@ def _from_ogb(name: str, root: Path) -> Graph:
 
 
 def _from_platonov(name: str, root: Path) -> Graph:
-    file = f"{name.replace('-', '_')}.npz"
-    fetch(f"{FILTERED_URL}/{file}", root / file)
-    return graph_from_platonov(root / file, name)
+    """A graph from one of Platonov et al.'s npz files.
+
+    It holds ``edges`` [E, 2], ``node_features`` [n, features], ``node_labels`` [n], and
+    ``train_masks``, ``val_masks``, ``test_masks`` [splits, n].
+    """
+    path = root / f"{name.replace('-', '_')}.npz"
+    fetch(f"{FILTERED_URL}/{path.name}", path)
+    with opened(path) as file:
+        edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
+        masks: dict[str, Any] = {
+            f"{part}_mask": file[f"{part}_masks"].T for part in ("train", "val", "test")
+        }
+        return replace(edges, x=file["node_features"], y=file["node_labels"], **masks)
 
 
 def graph_set_from_ogb(folder: str | Path, name: str) -> GraphSet:
@@ -250,7 +238,7 @@ def download(name: str) -> Path:
         ):
             found = SOURCES[name](name, Path(raw))
             if isinstance(found, Graph):
-                write_npz(target, found)
+                write_npz(target, compact(found))
             else:
                 write_graph_set(target, found)
     except DownloadError:

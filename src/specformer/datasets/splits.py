@@ -265,7 +265,14 @@ def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
             "%s: its split has no validation part; a fifth of the training nodes validates",
             graph.name,
         )
-        splits = [_with_validation(split, _strata(graph), seed) for split in splits]
+        strata = _strata(graph)
+        for number, split in enumerate(splits):
+            groups = [
+                np.flatnonzero(split.train & (strata == label)) for label in np.unique(strata)
+            ]
+            val = np.zeros_like(split.train)
+            val[held_back(groups, _VALIDATES, seed)] = True
+            splits[number] = Split(split.train & ~val, val, split.test)
     for number, split in enumerate(splits):
         if not split.is_whole:
             parts = {"training": split.train, "validation": split.val, "test": split.test}
@@ -277,11 +284,3 @@ def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
         if (split.test & (split.train | split.val)).any() or (split.train & split.val).any():
             raise ConfigError(f"{graph.name}: split {number} has a node in two parts; unmark it.")
     return splits
-
-
-def _with_validation(split: Split, strata: np.ndarray, seed: int) -> Split:
-    """The split with some training nodes of every class moved to the validation part."""
-    members = [np.flatnonzero(split.train & (strata == label)) for label in np.unique(strata)]
-    val = np.zeros_like(split.train)
-    val[held_back(members, _VALIDATES, seed)] = True
-    return Split(split.train & ~val, val, split.test)

@@ -80,6 +80,14 @@ def check_room(**claimed: int) -> None:
         )
 
 
+def as_columns(array: NDArray[Any], name: str, rows: int, columns: str = "columns") -> NDArray[Any]:
+    """Return an array [rows, columns]; a single column may be given as [rows]."""
+    table = array[:, None] if array.ndim == 1 else array
+    if table.ndim != 2 or len(table) != rows or table.shape[1] == 0:
+        raise GraphError(f"{name} must have shape [{rows}, {columns}], not {list(array.shape)}")
+    return table
+
+
 def check_index(value: Any, name: str, count: int) -> NDArray[np.int64]:
     """Return numbers of graphs as int64; refuse those outside ``count`` graphs."""
     numbers = as_array(value, name, of="integers").astype(np.int64)
@@ -203,7 +211,12 @@ def check_labels(
         shapes = f"[{num_nodes}] or [{num_nodes}, targets]"
         raise GraphError(f"y must have shape {shapes}, not {list(labels.shape)}")
     if labels.dtype.kind == "f" or (labels.ndim == 2 and labels.shape[1] > 1):
-        return _targets(labels.reshape(num_nodes, -1), names)
+        targets = finite_targets(labels.reshape(num_nodes, -1))
+        if labels.dtype.kind != "f" and np.isin(labels, (-1, 0, 1)).all():
+            targets[labels == -1] = np.nan
+        if names is not None and len(names) != targets.shape[1]:
+            raise GraphError(f"y has {targets.shape[1]} columns, but class_names has {len(names)}")
+        return targets
     labels = labels.reshape(num_nodes).astype(np.int64)
     refuse(
         labels < -1,
@@ -214,15 +227,6 @@ def check_labels(
     if names is not None:
         refuse(labels >= len(names), labels, "y", f"but there are {len(names)} class_names")
     return labels
-
-
-def _targets(values: NDArray[Any], names: tuple[str, ...] | None) -> NDArray[np.float32]:
-    targets = finite_targets(values)
-    if values.dtype.kind != "f" and np.isin(values, (-1, 0, 1)).all():
-        targets[values == -1] = np.nan
-    if names is not None and len(names) != targets.shape[1]:
-        raise GraphError(f"y has {targets.shape[1]} columns, but class_names has {len(names)}")
-    return targets
 
 
 def finite_targets(values: NDArray[Any]) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from specformer.errors import GraphError
 from specformer.graphs.checks import (
     as_array,
+    as_columns,
     check_features,
     check_index,
     check_names,
@@ -92,7 +93,8 @@ class GraphSet:
         for field, value in _bonds_once(self).items():
             put(field, value)
         if self.y is not None:
-            put("y", _targets(self.y, len(self)))
+            y = as_columns(as_array(self.y, "y"), "y", len(self), "tasks")
+            put("y", finite_targets(y))
         for field in ("ids", "smiles"):
             if (texts := getattr(self, field)) is None:
                 continue
@@ -245,11 +247,7 @@ def _categories(value: Any, name: str, rows: int) -> NDArray[Any]:
     """Return whole numbers [rows, columns], not negative, in the smallest type that holds them."""
     if value is None:
         return np.zeros((rows, 1), dtype=np.uint8)
-    array = as_array(value, name, of="integers")
-    if array.ndim == 1 and len(array) == rows:
-        array = array[:, None]
-    if array.ndim != 2 or array.shape[0] != rows or array.shape[1] == 0:
-        raise GraphError(f"{name} must have shape [{rows}, columns], not {list(array.shape)}")
+    array = as_columns(as_array(value, name, of="integers"), name, rows)
     refuse(array < 0, array, name, "but categories are 0, 1, 2, …")
     largest = int(array.max(initial=0))
     if largest > np.iinfo(np.int32).max:
@@ -295,14 +293,6 @@ def _bonds_once(graphs: GraphSet) -> dict[str, NDArray[Any]]:
         **{name: feature[keep] for name, feature in features.items()},
         "num_edges": np.bincount(graph[keep], minlength=len(graphs)),
     }
-
-
-def _targets(value: Any, count: int) -> NDArray[np.float32]:
-    given = as_array(value, "y")
-    targets = given[:, None] if given.ndim == 1 else given
-    if targets.ndim != 2 or targets.shape[0] != count or targets.shape[1] == 0:
-        raise GraphError(f"y must have shape [{count}, tasks], not {list(given.shape)}")
-    return finite_targets(targets)
 
 
 def _class_names(value: Sequence[str], y: NDArray[np.float32] | None) -> tuple[str, ...]:

@@ -174,22 +174,18 @@ def _rows(path: Path) -> tuple[list[list[str]], list[int]]:
 
 
 def _cells(line: str, parted_by: str | None) -> list[str]:
-    if line.endswith("}") and parted_by is None:
+    if line.endswith("}") and parted_by is None:  # attributes as a Python dictionary
         ends, _, told = line.partition("{")
-        return [*ends.split(), *_weight("{" + told)]
+        try:
+            found: Any = ast.literal_eval("{" + told)
+        except (ValueError, SyntaxError):
+            return [*ends.split(), "{" + told]
+        weighted = isinstance(found, dict) and "weight" in found
+        return [*ends.split(), *([str(found["weight"])] if weighted else [])]
     cells = [cell.strip().strip("\"'") for cell in line.split(parted_by)]
     while len(cells) > 1 and not cells[-1]:  # a separator may end rows too
         cells.pop()
     return cells
-
-
-def _weight(told: str) -> list[str]:
-    """The weight in the text of a Python dictionary, if there is one."""
-    try:
-        found: Any = ast.literal_eval(told)
-    except (ValueError, SyntaxError):
-        return [told]
-    return [str(found["weight"])] if isinstance(found, dict) and "weight" in found else []
 
 
 def _is_header(first: list[str], rest: list[list[str]]) -> bool:

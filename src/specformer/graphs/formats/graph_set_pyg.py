@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 from specformer.files.npz_archive import naming
-from specformer.graphs.checks import as_array, refuse
+from specformer.graphs.checks import as_array, as_columns, refuse
 from specformer.graphs.convert import as_graph, is_pyg
 from specformer.graphs.formats.table_file import bare_name, unreadable
 from specformer.graphs.graph import Graph
@@ -128,7 +128,7 @@ def _of_one(data: Any, nodes: int, where: str) -> dict[str, NDArray[Any]]:
         if getattr(data, first, None) is not None:
             array = as_array(getattr(data, first), f"{where}{first}")
             if array.dtype.kind == "f":
-                found[numbers] = _a_row_each(array, f"{where}{first}", rows)
+                found[numbers] = as_columns(array, f"{where}{first}", rows)
                 rule = "but features must be finite"
                 refuse(~np.isfinite(array), array, f"{where}{first}", rule)
             else:
@@ -149,13 +149,7 @@ def _kinds(value: Any, name: str, rows: int) -> NDArray[Any]:
             "one-hot, pass its argmax(dim=-1, keepdim=True)"
         )
     refuse(array < 0, array, name, "but categories are 0, 1, 2, …")
-    return _a_row_each(array, name, rows)
-
-
-def _a_row_each(array: NDArray[Any], name: str, rows: int) -> NDArray[Any]:
-    if array.ndim == 0 or len(array) != rows:
-        raise GraphError(f"{name} must have shape [{rows}, columns], not {list(array.shape)}")
-    return array if array.ndim > 1 else array[:, None]
+    return as_columns(array, name, rows)
 
 
 def _joined(column: list[NDArray[Any]], name: str, count: int) -> NDArray[Any] | None:

@@ -210,7 +210,11 @@ def _read_arrays(path: Path, ending: str) -> Graph:
         from specformer.graphs.formats.graph_set_pyg import read_pyg_graph
 
         return read_pyg_graph(path)
-    if not _is_scipy_npz(path):
+    held: set[str] = set()
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            held = {*archive.namelist()}
+    if not held >= {"format.npy", "shape.npy", "data.npy"}:  # as scipy.sparse.save_npz writes them
         return read_npz(path)
     try:
         matrix = csr_array(load_npz(path))  # without pickle
@@ -218,14 +222,6 @@ def _read_arrays(path: Path, ending: str) -> Graph:
         raise unreadable(path, "npz", error) from None
     with naming(path):
         return Graph(_weights(matrix), name=bare_name(path))
-
-
-def _is_scipy_npz(path: Path) -> bool:
-    """Whether an npz file holds a sparse matrix as ``scipy.sparse.save_npz`` writes it."""
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
 
 
 def _weights(matrix: csr_array) -> csr_array[np.float64]:

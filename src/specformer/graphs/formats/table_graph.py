@@ -50,7 +50,13 @@ def graph_of_tables(
     fields = {} if nodes is None else _of_nodes(nodes, columns, labels)
     source, target = _ends(edges, columns, fields.get("node_ids", ()))
     if nodes is None:
-        _refuse_without_nodes(edges, columns, labels)
+        of_nodes = set() if labels else {"label", "split", "features", "id"}
+        asked = columns.said.keys() - {"source", "target", "weight"} - of_nodes
+        if asked:
+            raise GraphError(
+                f"{edges.path}: there are only edges, and no table of nodes to read "
+                f"{quoted(sorted(asked))} from"
+            )
         named = {*edges.columns[source], *edges.columns[target]} - {""}
         fields = {"node_ids": tuple(in_order(named))}
     index = {node: i for i, node in enumerate(fields["node_ids"])}
@@ -110,20 +116,14 @@ def _weight(edges: Table, columns: Columns, ends: tuple[str, str]) -> str | None
     return found
 
 
-def _refuse_without_nodes(edges: Table, columns: Columns, labels: bool) -> None:
-    of_nodes = {"label", "split", "features", "id"}
-    asked = columns.said.keys() - {"source", "target", "weight"} - (set() if labels else of_nodes)
-    if asked:
-        raise GraphError(
-            f"{edges.path}: there are only edges, and no table of nodes to read "
-            f"{quoted(sorted(asked))} from"
-        )
-
-
 def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
     """Return the fields of :class:`Graph` that a table of nodes has."""
     table.refuse_no_header()
-    ids = _ids(table, columns)
+    ids = table.chosen(columns.id, *IDS)
+    if ids is None:
+        ids = next(iter(table.columns))
+        called = repr(ids) if ids else "which has no name"
+        logger.info("%s: the first column, %s, is read as the ids", table.path, called)
     label, names = _label(table, columns, labels)
     asked = columns.split if labels or columns.split in table.columns else None
     split = table.split(asked) if labels or asked is not None else table.named(SPLIT)
@@ -159,7 +159,10 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
             raise GraphError(
                 f"{table.path}: columns {split!r} and {other!r} both hold a split; remove one"
             )
-        return nodes | _parts(table, split)
+        part = table.parts(split)
+        nodes |= {mask: part == number for number, mask in enumerate(MASKS)}
+        table.say_split(split, [int(nodes[mask].sum()) for mask in MASKS])
+        return nodes
     return nodes | {mask: table.booleans(name) for mask, name in masks.items()}
 
 
@@ -202,15 +205,6 @@ def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[
     return features
 
 
-def _ids(table: Table, columns: Columns) -> str:
-    found = table.chosen(columns.id, *IDS)
-    if found is None:
-        found = next(iter(table.columns))
-        told = f"{found!r}" if found else "which has no name"
-        logger.info("%s: the first column, %s, is read as the ids", table.path, told)
-    return found
-
-
 def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, str | None]:
     """Return the column of labels, and a column called label that holds names of nodes."""
     found, names = table.named(LABEL), None
@@ -242,10 +236,3 @@ def feature_fields(table: Table, names: Sequence[str]) -> dict[str, Any]:
     words = {name: own for name, (_, own) in read.items() if own is not None}
     x = np.stack([numbers for numbers, _ in read.values()], axis=1)
     return {"x": x, "feature_names": tuple(read), "feature_words": words or None}
-
-
-def _parts(table: Table, column: str) -> dict[str, Any]:
-    parts = table.parts(column)
-    masks = {mask: parts == number for number, mask in enumerate(MASKS)}
-    table.say_split(column, [int(mask.sum()) for mask in masks.values()])
-    return masks
