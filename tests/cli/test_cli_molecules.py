@@ -228,10 +228,13 @@ def test_targets_are_chosen_beside_columns_of_words(call, chains: Path) -> None:
     assert found[0]["test"] == found[1]["test"]
 
 
-def test_smiles_need_a_run_of_molecules(call, trained: dict) -> None:
+def test_smiles_need_a_run_of_molecules(call, trained: dict, chains: Path) -> None:
     status, _, err = call("predict", trained["run_dir"], "--smiles", "C", "--graph", "x.csv")
     assert status == 2
     assert "use only one of them" in err
+    status, _, err = call("predict", trained["run_dir"], "--smiles", chains)
+    assert status == 2
+    assert "this is a file; use `--graph" in err
 
 
 def test_table_3_shows_cited_figures(call, here: Path, tmp_path: Path) -> None:

@@ -61,6 +61,9 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
     """
     if request.smiles and request.graph:
         raise ConfigError("`--smiles` and `--graph`: use only one of them.")
+    for text in request.smiles:
+        if Path(text).suffix and Path(text).is_file():
+            raise ConfigError(f"`--smiles {text}`: this is a file; use `--graph {text}`.")
     result = run.result("model", "settings", "seen", "targets")
     recipe = built_recipe(result["model"], result["settings"], "result.json: settings")
     try:
