@@ -221,3 +221,12 @@ def test_every_page_is_in_the_menu() -> None:
     docs = ROOT / "docs"
     there = [*docs.glob("**/*.md"), *docs.glob("**/*.ipynb")]
     assert named == {str(page.relative_to(docs)) for page in there}
+
+
+def test_the_picture_and_the_table_of_rooms_have_all_of_them() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src" / "specformer").glob("*/__init__.py")}
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs" / "images" / "rooms.svg").read_text(encoding="utf-8")
+    assert rooms <= set(re.findall(r"([a-z]+)/", drawn))
+    first_cells = " ".join(re.findall(r"^\| ([^|]*`[^|]*) \|", page, re.M))
+    assert rooms <= set(re.findall(r"`([a-z]+)/`", first_cells))
