@@ -34,7 +34,7 @@ from specformer.baselines import BASELINES, Propagation
 from specformer.datasets import GraphStore, graph_set, make_splits
 from specformer.errors import ConfigError
 from specformer.graphs import Graph, GraphSet
-from specformer.graphs.flat_arrays import starts
+from specformer.graphs.graph_set import starts
 from specformer.paper.published import OVERHEAD
 from specformer.spectrum import ManySpectra, Spectrum, decompose, decompose_many
 from specformer.tasks.graphs.graph_recipe import graph_recipe

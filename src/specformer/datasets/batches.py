@@ -16,7 +16,7 @@ from torch import Tensor
 from specformer.datasets.packed import BatchShape, GraphStore
 from specformer.errors import ConfigError
 from specformer.graphs.checks import graph_numbers
-from specformer.graphs.flat_arrays import runs_within
+from specformer.graphs.graph_set import runs_within
 from specformer.spectrum import PackedGraphs
 from specformer.spectrum.many.packed_graphs import tensors_of
 

@@ -15,7 +15,7 @@ from specformer.datasets.feature_columns import How, PreparedColumn, fit_column
 from specformer.datasets.splits import Split
 from specformer.errors import ConfigError, GraphError, RunError, nearest
 from specformer.graphs import Graph
-from specformer.graphs.flat_arrays import runs_within
+from specformer.graphs.graph_set import runs_within
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import GraphSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
-from specformer.graphs.flat_arrays import starts
 from specformer.graphs.formats.smiles import morgan_counts
+from specformer.graphs.graph_set import starts
 from specformer.kernels.segments import cut, stretches
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
 from specformer.spectrum.many.packed_graphs import as_packed, tensors_of

@@ -1,8 +1,8 @@
-"""Many small graphs as one set of flat arrays, in OGB's layout."""
+"""Many small graphs as one set of flat arrays, in OGB's layout, and graphs that occur twice."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -22,10 +22,40 @@ from specformer.graphs.checks import (
     finite_targets,
     refuse,
 )
-from specformer.graphs.flat_arrays import ragged, starts
 from specformer.graphs.graph import fingerprint
 
 SPLITS = ("train_idx", "valid_idx", "test_idx")
+#: Rounds of refinement: a colour depends on nodes up to this many bonds away.
+_ROUNDS = 12
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def starts(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the start of each piece, given their lengths, and the end of the last."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def ragged(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return first[0], first[0]+1, …, then first[1], first[1]+1, …: ``counts[i]`` numbers each."""
+    begin = starts(counts)
+    return np.repeat(first - begin[:-1], counts) + np.arange(begin[-1])
+
+
+def runs_within(
+    weights: NDArray[Any], limit: int, longest: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Cut a row into runs whose weights sum to at most ``limit``; a heavier entry is its own run.
+
+    ``longest`` is the largest number of entries in a run.
+    """
+    end = np.cumsum(weights)
+    first = 0
+    while first < len(weights):
+        before = end[first - 1] if first else 0
+        last = max(int(np.searchsorted(end, before + limit, side="right")), first + 1)
+        last = last if longest is None else min(last, first + longest)
+        yield first, last
+        first = last
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -321,3 +351,60 @@ def _splits(graphs: GraphSet) -> dict[str, NDArray[np.int64]]:
         taken[index] = True
         checked[name] = index
     return checked
+
+
+def shared_with(graphs: GraphSet, others: GraphSet) -> NDArray[np.bool_]:
+    """Return which graphs ``[G]`` are also among the others: same nodes, bonds and features.
+
+    Graphs are compared by the colours of their nodes after rounds of refinement. Equal graphs are
+    always found; different graphs with the same colours count as equal too. Targets do not count.
+    """
+    return np.isin(_hashes(graphs), _hashes(others))
+
+
+def copies(graphs: GraphSet) -> tuple[int, int]:
+    """How many graphs repeat an earlier one, and how many of these have other targets."""
+    _, first, place = np.unique(_hashes(graphs), return_index=True, return_inverse=True)
+    again = np.delete(np.arange(len(graphs)), first)
+    if graphs.y is None or not len(again):
+        return len(again), 0
+    ours, theirs = graphs.y[again], graphs.y[first[place[again]]]
+    differ = (ours != theirs) & ~np.isnan(ours) & ~np.isnan(theirs)
+    return len(again), int(differ.any(axis=1).sum())
+
+
+def _hashes(graphs: GraphSet) -> NDArray[np.uint64]:
+    """One number per graph ``[G]``, the same for every order of its nodes."""
+    first, second = graphs.edge_index + np.repeat(graphs.node_start[:-1], graphs.num_edges)
+    bonds = _with_numbers(_of_rows(graphs.edge_feat), graphs.edge_x)
+    colours = _with_numbers(_of_rows(graphs.node_feat), graphs.x)
+    for _ in range(_ROUNDS):
+        heard = np.zeros_like(colours)
+        np.add.at(heard, second, _mixed(colours[first] + bonds))
+        np.add.at(heard, first, _mixed(colours[second] + bonds))
+        colours = _mixed(colours * _STEP + heard)
+    return np.add.reduceat(_mixed(colours), graphs.node_start[:-1])
+
+
+def _with_numbers(
+    colours: NDArray[np.uint64], numbers: NDArray[np.float32] | None
+) -> NDArray[np.uint64]:
+    if numbers is None:
+        return colours
+    numbers = numbers + np.float32(0)  # turns -0.0 into 0.0, which has other bits
+    return _mixed(colours * _STEP + _of_rows(numbers.view(np.uint32)))
+
+
+def _of_rows(table: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """One hash per row of whole numbers."""
+    found = np.zeros(len(table), dtype=np.uint64)
+    for column in table.T:
+        found = _mixed(found * _STEP + column.astype(np.uint64) + np.uint64(1))
+    return found
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix bits: every output bit depends on every input bit (the finaliser of SplitMix64)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))

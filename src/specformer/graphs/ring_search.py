@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import ConfigError, GraphError
-from specformer.graphs.flat_arrays import ragged, starts
-from specformer.graphs.graph_set import GraphSet
+from specformer.graphs.graph_set import GraphSet, ragged, starts
 
 #: How many bonds are searched at once; more do not fit into a processor's cache.
 _BONDS_AT_ONCE = 1 << 13

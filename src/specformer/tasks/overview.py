@@ -12,7 +12,7 @@ import numpy as np
 from specformer.datasets import SignalSet, Split
 from specformer.datasets.parts import GraphPart
 from specformer.graphs import Graph, GraphSet
-from specformer.graphs.same_graphs import copies
+from specformer.graphs.graph_set import copies
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_recipe import GraphRecipe

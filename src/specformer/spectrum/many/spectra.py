@@ -22,7 +22,7 @@ from specformer.files import make_folder
 from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import parse_record
 from specformer.graphs import GraphSet
-from specformer.graphs.flat_arrays import runs_within, starts
+from specformer.graphs.graph_set import runs_within, starts
 from specformer.graphs.laplacian import laplacian_of, normalised_adjacency
 from specformer.spectrum import cache as spectrum_cache
 from specformer.spectrum.devices import usable_device

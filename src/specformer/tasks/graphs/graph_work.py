@@ -22,7 +22,7 @@ from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
-from specformer.graphs.same_graphs import shared_with
+from specformer.graphs.graph_set import shared_with
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many.spectra import fetch_or_solve

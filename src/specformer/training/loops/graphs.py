@@ -20,7 +20,7 @@ from specformer.datasets.batches import Batch, Batches, batch_stream
 from specformer.datasets.packed import BatchShape, GraphStore
 from specformer.errors import ConfigError, check_known
 from specformer.graphs.checks import graph_numbers
-from specformer.graphs.flat_arrays import ragged
+from specformer.graphs.graph_set import ragged
 from specformer.nn.conv.embedding import EdgeEmbedding, NodeEmbedding
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum.many.packed_graphs import PackedGraphs, check_categories
