@@ -14,15 +14,15 @@ from specformer.tasks.nodes.node_fit import learn_nodes
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import NodeWork, node_spectrum
 from specformer.tasks.recipes.settings import build, shipped
-from specformer.tasks.signals.signal_work import Contestant, SignalRecipe, Study, learn_filters
+from specformer.tasks.signals.signal_work import Contestant, SignalRecipe, learn_filters
 
 
 def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Run the demo; returns the result and the arrays of its report."""
     started = time.perf_counter()
     settings = shipped("demo.yaml")
-    study, grid = _filters(settings["filters"], place, seed)
-    spectra, rows, arrays = [grid], [], dict(study.arrays)
+    filters, arrays, grid = _filters(settings["filters"], place, seed)
+    spectra, rows = [grid], []
     nodes = settings["nodes"]
     recipe = build(NodeRecipe, nodes["recipe"], "demo.yaml: nodes: recipe")
     for homophily in nodes["homophily"]:
@@ -39,21 +39,23 @@ def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.
         "title": "Specformer on embedded data",
         "seconds": time.perf_counter() - started,
         "spectra": spectra,
-        "filters": study.rows,
+        "filters": filters,
         "nodes": rows,
     }
     return result, arrays
 
 
-def _filters(settings: dict[str, Any], place: Workplace, seed: int) -> tuple[Study, dict[str, Any]]:
-    """Filters learned on photographs, and the summary of their grid's spectrum."""
+def _filters(
+    settings: dict[str, Any], place: Workplace, seed: int
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray], dict[str, Any]]:
+    """Rows and arrays of filters learned on photographs, and a summary of the grid's spectrum."""
     signals = photographs(settings["size"], settings["images"])
     spectrum = decompose(signals.graph, device=place.device, mirrors=signals.mirrors)
     ours = build(SignalRecipe, settings["specformer"], "demo.yaml: filters: specformer")
     theirs = build(SignalRecipe, settings["baselines"], "demo.yaml: filters: baselines")
     recipes = {"specformer": ours, "gprgnn": theirs, "bernnet": theirs}
     contestants = [Contestant(model, "demo", own, model) for model, own in recipes.items()]
-    study = learn_filters(
+    rows, arrays, _ = learn_filters(
         signals, spectrum, settings["names"], contestants, seed=seed, progress=place.progress
     )
-    return study, {"name": signals.graph.name, **spectrum.summary()}
+    return rows, arrays, {"name": signals.graph.name, **spectrum.summary()}

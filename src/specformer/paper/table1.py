@@ -51,7 +51,7 @@ def table1(
             signals.graph, device=place.device, cache=place.cache, mirrors=signals.mirrors
         )
     spectrum_seconds = time.perf_counter() - started
-    study = learn_filters(
+    entries, arrays, _ = learn_filters(
         signals, spectrum, filters, contestants, seed=seed, progress=place.progress
     )
     result = {
@@ -63,10 +63,10 @@ def table1(
         "recipes": {
             contestant.recipe_name: asdict(contestant.recipe) for contestant in contestants
         },
-        "rows": [row for entry in study.rows for row in _table_rows(entry)],
-        "filters": study.rows,
+        "rows": [row for entry in entries for row in _table_rows(entry)],
+        "filters": entries,
     }
-    return result, study.arrays
+    return result, arrays
 
 
 def _contestants(

@@ -3,13 +3,12 @@ r"""What was read: sizes, classes, targets and splits of a source, as data and i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from shlex import quote
 from typing import Any
 
 import numpy as np
 
-from specformer.datasets import SignalSet, Split
+from specformer.datasets import Split
 from specformer.datasets.parts import GraphPart
 from specformer.graphs import Graph, GraphSet
 from specformer.graphs.graph_set import copies
@@ -70,13 +69,6 @@ def of_nodes(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[
     return found | _parts(splits, recipe.split)
 
 
-def of_links(graph: Graph, recipe: NodeRecipe, splits: Sequence[Split]) -> dict[str, Any]:
-    """One graph whose links are learned: its sizes, and the parts of the split of its links."""
-    found = of_nodes(replace(graph, y=None, class_names=None), recipe, [])
-    told = {"kind": "links", "task": "links", "metric": recipe.metric}
-    return found | told | _parts(splits, recipe.split)
-
-
 def of_graphs(graphs: GraphSet, recipe: GraphRecipe, splits: Sequence[Split]) -> dict[str, Any]:
     """Many graphs: their sizes, what is known of every target, and the parts of the first split."""
     squares = np.square(graphs.num_nodes, dtype=np.float64)
@@ -118,18 +110,6 @@ def _of_target(known: np.ndarray, names: Sequence[str] | None, task: str | None)
     values = np.unique(known)
     whole = bool((values == np.round(values)).all()) and len(known) >= _FEW
     return {**found, "values": len(values)} if whole else found
-
-
-def of_signals(signals: SignalSet) -> dict[str, Any]:
-    """Signals on one graph."""
-    return {
-        "kind": "filters",
-        "name": signals.name,
-        "signals": len(signals.signals),
-        "nodes": signals.graph.num_nodes,
-        "edges": signals.graph.num_edges,
-        "shape": list(signals.shape),
-    }
 
 
 def warnings_of(found: Mapping[str, Any]) -> list[str]:
@@ -209,12 +189,19 @@ def in_words(found: Mapping[str, Any]) -> str:
     (what is done with features) and ``estimate``.
 
     Example:
-        >>> from specformer.datasets import photographs
-        >>> print(in_words(of_signals(photographs())))
+        >>> from specformer.tasks.train import inspect_source
+        >>> print(in_words(inspect_source("photographs")))
         photographs: 4 signals on a grid of 40 × 40, with 1,600 nodes and 3,120 edges
     """
-    tell = {"molecules": _graphs_in_words, "filters": _signals_in_words}
-    lines = tell.get(found["kind"], _nodes_in_words)(found)
+    if found["kind"] == "filters":
+        height, width = found["shape"]
+        lines = [
+            f"{found['name']}: {_counted(found['signals'], 'signal')} on a grid of {height} × "
+            f"{width}, with {_counted(found['nodes'], 'node')} and "
+            f"{_counted(found['edges'], 'edge')}"
+        ]
+    else:
+        lines = (_graphs_in_words if found["kind"] == "molecules" else _nodes_in_words)(found)
     if split := found.get("split"):
         parts = ", ".join(
             f"{split[part]:,} {name}"
@@ -290,14 +277,6 @@ def _targets_in_words(targets: Mapping[str, Any], thing: str) -> list[str]:
 def _figure(number: float) -> str:
     """A number of four digits or more, as people write it."""
     return f"{number:,.0f}" if 1e4 <= abs(number) < 1e15 else f"{number:.4g}"
-
-
-def _signals_in_words(found: Mapping[str, Any]) -> list[str]:
-    height, width = found["shape"]
-    return [
-        f"{found['name']}: {_counted(found['signals'], 'signal')} on a grid of {height} × {width}, "
-        f"with {_counted(found['nodes'], 'node')} and {_counted(found['edges'], 'edge')}"
-    ]
 
 
 def _classes_in_words(classes: Mapping[str, int]) -> str:

@@ -81,8 +81,14 @@ def resolve(
     check_known("model", task.models, request.model)
     if runs is not None and runs < 1:
         raise ConfigError(f"--runs {runs}: at least one is needed.")
-    request = _with_targets(request)
-    request = replace(request, changes=full_changes(kind, request.model, request.changes))
+    changes, columns = request.changes, request.columns
+    if columns.targets is not None:  # the recipe keeps them
+        if any(change.startswith("targets=") for change in changes):
+            raise ConfigError("--targets and --set targets=…: give one of them.")
+        changes = (*changes, f"targets={json.dumps(columns.targets, ensure_ascii=False)}")
+        columns = replace(columns, targets=None)
+    changes = full_changes(kind, request.model, changes)
+    request = replace(request, changes=changes, columns=columns)
     recipe, settings = task.resolve(request)
     usual = fold_count(getattr(settings, "split", "")) or task.usual_runs(request.source)
     return Job(
@@ -91,24 +97,13 @@ def resolve(
         model=request.model,
         recipe=recipe,
         settings=settings,
-        changes=request.changes,
+        changes=changes,
         runs=usual if runs is None else runs,
         filter=request.filter,
         start=request.start,
-        columns=request.columns,
+        columns=columns,
         **options,
     )
-
-
-def _with_targets(request: Request) -> Request:
-    """The request with its targets as a change of the recipe, which keeps them."""
-    targets = request.columns.targets
-    if targets is None:
-        return request
-    if any(change.startswith("targets=") for change in request.changes):
-        raise ConfigError("--targets and --set targets=…: give one of them.")
-    changes = (*request.changes, f"targets={json.dumps(targets, ensure_ascii=False)}")
-    return replace(request, changes=changes, columns=replace(request.columns, targets=None))
 
 
 def full_changes(kind: Kind, model: str | None, changes: Sequence[str]) -> tuple[str, ...]:

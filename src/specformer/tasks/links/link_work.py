@@ -18,12 +18,12 @@ from specformer.datasets.link_splits import LinkSplit, split_links
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns, Graph
 from specformer.graphs.formats.csv_folder import read_edges
+from specformer.tasks import overview
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.nodes.node_fit import Fitted, fit_nodes_of, learned_filters
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, refuse_idle_settings
 from specformer.tasks.nodes.node_work import NodeWork, model_input
-from specformer.tasks.overview import of_links
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
 from specformer.tasks.task import Outcome, PredictionRequest, Predictions, cells, csv_text
 from specformer.training.engine.distributed import ALONE, Workers
@@ -155,8 +155,10 @@ class LinkWork(NodeWork):
         return LinkTask(features_on(device, x), self.links, runs, metric)
 
     def overview(self) -> dict[str, Any]:
-        found = of_links(self.whole, self.recipe, self.splits)
-        return found | {"prepared": preparation_lines(self.features[0])}
+        unlabelled = replace(self.whole, y=None, class_names=None)
+        found = overview.of_nodes(unlabelled, self.recipe, self.splits)
+        learned = {"kind": "links", "task": "links", "metric": self.recipe.metric}
+        return found | learned | {"prepared": preparation_lines(self.features[0])}
 
     def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
         name, label, metric = self.graph.name, label or self.model, self.recipe.metric

@@ -45,33 +45,28 @@ def node_insights(
     ``models`` has one per run; their ``outputs`` ``[runs, m, channels]`` are those for this
     worker's nodes.
     """
-    if task.loss != "ce":
-        return _spectral(graph, task, models, operator), []
-    scores = task.share.whole(outputs)
-    chances, tested = scores.softmax(dim=-1).cpu().numpy(), task.gathered().test.cpu().numpy()
-    worst = worst_nodes(graph, chances[0], tested[0])
-    nodes = drawn_part(graph, [each["node"] for each in worst])
-    arrays = failures(graph, chances, tested) | drawing(graph, nodes, chances[0], tested[0])
-    arrays |= _spectral(graph, task, models, operator)
-    if isinstance(operator, Spectrum):
-        assert isinstance(models[0], Specformer)
-        centres = _centres(graph, nodes, worst)
-        share = replace(task.share, count=graph.num_nodes)
-        arrays |= _impulses(models[0], operator, nodes, centres, share)
-    return arrays, worst
-
-
-def _spectral(
-    graph: Graph, task: NodeTask, models: Sequence[nn.Module], operator: object
-) -> dict[str, np.ndarray]:
-    """Specformer's filters, its attention, and the energies before and after the filters."""
-    first = models[0]
+    arrays: dict[str, np.ndarray] = {}
+    worst: list[dict[str, Any]] = []
+    if task.loss == "ce":
+        scores = task.share.whole(outputs)
+        chances, tested = scores.softmax(dim=-1).cpu().numpy(), task.gathered().test.cpu().numpy()
+        worst = worst_nodes(graph, chances[0], tested[0])
+        nodes = drawn_part(graph, [each["node"] for each in worst])
+        arrays |= failures(graph, chances, tested) | drawing(graph, nodes, chances[0], tested[0])
     if not isinstance(operator, Spectrum):
-        return {}
+        return arrays, worst
+    first = models[0]
     assert isinstance(first, Specformer)
+    arrays |= _filters(models, operator) | _attention(first, operator)
     x = task.x[0] if isinstance(task.x, Tensor) and task.x.dim() == 3 else task.x
-    energy = {"energy": _energies(first, x, graph, operator, task.share)}
-    return _filters(models, operator) | _attention(first, operator) | energy
+    arrays["energy"] = _energies(first, x, graph, operator, task.share)
+    if task.loss == "ce":
+        hub = nodes[np.diff(graph.adjacency.indptr)[nodes].argmax()]  # has the most edges
+        named = dict.fromkeys([int(hub), *(each["node"] for each in worst)])
+        centres = np.array([node for node in named if node in nodes][:_CENTRES])
+        share = replace(task.share, count=graph.num_nodes)
+        arrays |= _impulses(first, operator, nodes, centres, share)
+    return arrays, worst
 
 
 def _filters(models: Sequence[nn.Module], spectrum: Spectrum) -> dict[str, np.ndarray]:
@@ -124,32 +119,20 @@ def _energies(
     responses = model.responses(spectrum)
     before: Tensor = x if model.space == "input" else model.mapped(x)
     after = convolve(model.convs, before, responses, spectrum)
-    labels = _centred_labels(graph).to(before)[share.rows]
+    y = torch.as_tensor(graph.y)
+    if graph.num_targets:
+        labels = Scale.of(y).standardised(y).nan_to_num()
+    else:  # classes as columns of 0 and 1, without their means
+        known = y >= 0
+        labels = nn.functional.one_hot(y.clamp_min(0), graph.num_classes).float()
+        labels = torch.where(known[:, None], labels - labels[known].mean(dim=0), 0.0)
     values = spectrum.eigenvalues.cpu().numpy()
     shares = []
-    for signal in (before, after, labels):
+    for signal in (before, after, labels.to(before)[share.rows]):
         energy = spectrum.gft(signal).double().square().sum(dim=-1).cpu().numpy()
         binned, _ = np.histogram(values.clip(*_RANGE), _BINS, _RANGE, weights=energy)
         shares.append(binned / max(float(energy.sum()), 1e-30))
     return np.column_stack(shares)
-
-
-def _centred_labels(graph: Graph) -> Tensor:
-    """Classes as columns of 0 and 1, or targets, without their means; 0 where unknown."""
-    y = torch.as_tensor(graph.y)
-    if graph.num_targets:
-        scale = Scale.of(y)
-        return scale.standardised(y).nan_to_num()
-    known = y >= 0
-    labels = nn.functional.one_hot(y.clamp_min(0), graph.num_classes).float()
-    return torch.where(known[:, None], labels - labels[known].mean(dim=0), 0.0)
-
-
-def _centres(graph: Graph, nodes: np.ndarray, worst: Sequence[dict[str, Any]]) -> np.ndarray:
-    """Nodes of a drawing to start impulses from: the one of most edges, then the worst."""
-    hub = nodes[np.diff(graph.adjacency.indptr)[nodes].argmax()]
-    named = [int(hub), *(each["node"] for each in worst)]
-    return np.array([node for node in dict.fromkeys(named) if node in nodes][:_CENTRES])
 
 
 def _impulses(
@@ -180,17 +163,6 @@ _PART, _REACHED = 320, 24
 _WORST = 12
 
 
-def local_homophily(graph: Graph) -> np.ndarray:
-    """The share of each node's labelled neighbours with its class ``[n]``; NaN without any."""
-    assert graph.y is not None
-    rows, columns = graph.adjacency.nonzero()
-    told = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
-    rows, columns = rows[told], columns[told]
-    known = np.bincount(rows, minlength=graph.num_nodes)
-    same = np.bincount(rows[graph.y[rows] == graph.y[columns]], minlength=graph.num_nodes)
-    return np.divide(same, known, out=np.full(len(known), np.nan), where=known > 0)
-
-
 def failures(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> dict[str, np.ndarray]:
     """Accuracy of all runs' test nodes by confidence, by degree and by like neighbours.
 
@@ -203,10 +175,16 @@ def failures(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> dict[str,
     right = chances.argmax(axis=-1)[run, node] == graph.y[node]
     confidence = chances.max(axis=-1)[run, node]
     degrees = np.diff(graph.adjacency.indptr)
+    rows, columns = graph.adjacency.nonzero()
+    known = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
+    rows, columns = rows[known], columns[known]
+    labelled = np.bincount(rows, minlength=graph.num_nodes)
+    same = np.bincount(rows[graph.y[rows] == graph.y[columns]], minlength=graph.num_nodes)
+    alike = np.divide(same, labelled, out=np.full(len(same), np.nan), where=labelled > 0)
     return {
         "calibration": _binned(confidence, right, _CONFIDENCES, confidence),
         "by_degree": _binned(degrees[node].astype(float), right, _DEGREES),
-        "by_homophily": _binned(local_homophily(graph)[node], right, _SHARES),
+        "by_homophily": _binned(alike[node], right, _SHARES),
     }
 
 
@@ -230,24 +208,22 @@ def worst_nodes(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> list[d
     names = graph.class_names or [str(number) for number in range(graph.num_classes)]
     nodes = np.flatnonzero(tested)
     nodes = nodes[chances[nodes].argmax(axis=1) != graph.y[nodes]]
-    own = chances[nodes, graph.y[nodes]]
-    return [
-        {
-            "node": int(node),
-            "name": graph.node_ids[node] if graph.node_ids else str(node),
-            "class": names[graph.y[node]],
-            "predicted": names[int(chances[node].argmax())],
-            "chance": float(chances[node, graph.y[node]]),
-            "neighbours": _classes(graph.y[_neighbours(graph.adjacency, node)], names),
-        }
-        for node in nodes[np.argsort(own, kind="stable")][:_WORST]
-    ]
-
-
-def _classes(labels: np.ndarray, names: Sequence[str]) -> dict[str, int]:
-    """How many there are of each class, the most frequent first."""
-    found, counts = np.unique(labels[labels >= 0], return_counts=True)
-    return {names[found[each]]: int(counts[each]) for each in np.argsort(-counts, kind="stable")}
+    own, found = chances[nodes, graph.y[nodes]], []
+    for node in nodes[np.argsort(own, kind="stable")][:_WORST]:
+        near = graph.y[_neighbours(graph.adjacency, node)]
+        classes, counts = np.unique(near[near >= 0], return_counts=True)
+        order = np.argsort(-counts, kind="stable")  # the most frequent first
+        found.append(
+            {
+                "node": int(node),
+                "name": graph.node_ids[node] if graph.node_ids else str(node),
+                "class": names[graph.y[node]],
+                "predicted": names[int(chances[node].argmax())],
+                "chance": float(chances[node, graph.y[node]]),
+                "neighbours": {names[classes[each]]: int(counts[each]) for each in order},
+            }
+        )
+    return found
 
 
 def _neighbours(adjacency: sp.csr_array, node: int) -> np.ndarray:

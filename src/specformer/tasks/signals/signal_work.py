@@ -20,7 +20,6 @@ from specformer.errors import ConfigError, check_known
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum, decompose
 from specformer.tasks.job import Job, Kind, Request, Workplace, run_seed
-from specformer.tasks.overview import of_signals
 from specformer.tasks.recipes.settings import build, override, read_settings, refuse_idle, shipped
 from specformer.tasks.task import Outcome, Work, parameter_count
 from specformer.training.engine.stacking import unstack
@@ -124,19 +123,6 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Study:
-    """The outcome of learning filters.
-
-    Rows, one per filter and contestant; arrays under the names that the report expects; the trained
-    Specformers by label and run (signal-major).
-    """
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    models: dict[str, list[Specformer]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class SignalWork(Work):
     """Signals, the model and the filter to learn; ``spectrum`` is None until it is computed.
 
@@ -177,7 +163,14 @@ class SignalWork(Work):
         return cls(signals.first(job.runs), contestant, job.filter or "comb", job.seed)
 
     def overview(self) -> dict[str, Any]:
-        return of_signals(self.signals)
+        return {
+            "kind": self.kind,
+            "name": self.signals.name,
+            "signals": len(self.signals.signals),
+            "nodes": self.signals.graph.num_nodes,
+            "edges": self.signals.graph.num_edges,
+            "shape": list(self.signals.shape),
+        }
 
     def with_spectra(self, place: Workplace, beside: Self | None = None) -> Self:  # noqa: ARG002
         graph, mirrors = self.signals.graph, self.signals.mirrors
@@ -192,7 +185,7 @@ class SignalWork(Work):
         label: str | None = None,  # noqa: ARG002
     ) -> Outcome:
         assert self.spectrum is not None
-        study = learn_filters(
+        rows, arrays, models = learn_filters(
             self.signals,
             self.spectrum,
             [self.filter_name],
@@ -200,8 +193,7 @@ class SignalWork(Work):
             seed=self.seed,
             progress=place.progress,
         )
-        models = [model for group in study.models.values() for model in group]
-        return Outcome(study.rows[0], study.arrays, models)
+        return Outcome(rows[0], arrays, models)
 
     def summarise(self, outcome: Outcome) -> dict[str, Any]:
         signals, row = self.signals, outcome.row
@@ -230,8 +222,12 @@ def learn_filters(
     *,
     seed: int,
     progress: Progress,
-) -> Study:
-    """Train every contestant on every signal and filter, on the spectrum's device."""
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray], list[Specformer]]:
+    """Train every contestant on every signal and filter, on the spectrum's device.
+
+    Returns rows, one per filter and contestant; arrays under the names that the report expects; and
+    the trained Specformers of each contestant, by signal and then by filter.
+    """
     device = spectrum.device
     responses = [target_filter(name)(spectrum.distinct.values) for name in filters]
     task = SignalTask(
@@ -240,20 +236,42 @@ def learn_filters(
         responses=torch.stack(responses),
         mask=torch.as_tensor(signals.mask).to(device),
     )
-    study = Study(arrays=task_pictures(signals, task, filters))
+    rows: list[dict[str, Any]] = []
+    models: list[Specformer] = []
+    arrays = task_pictures(signals, task, filters)
     for contestant in contestants:
-        label, started = contestant.label, time.perf_counter()
+        started = time.perf_counter()
         fits = _fit(contestant, task, signals, seed, progress)
         seconds = time.perf_counter() - started
-        _record(study, signals, filters, contestant, fits, seconds)
-        study.arrays.update(fit_pictures(label, signals, filters, fits))
-        if contestant.model == "specformer":
-            template = signal_model("specformer", contestant.recipe)
-            assert isinstance(template, Specformer)
-            trained = [unstack(fits[0].model, run, template) for run in range(task.runs)]
-            study.models[label] = trained
-            study.arrays.update(attention_pictures(label, spectrum, filters, trained))
-    return study
+        fresh = signal_model(contestant.model, contestant.recipe)
+        sse, r2, epochs = (
+            torch.cat([getattr(fit, name) for fit in fits]).cpu().view(-1, len(filters)).mT
+            for name in ("sse", "r2", "epochs")
+        )
+        rows += [
+            {
+                "filter": name,
+                "formula": target_filter(name).formula,
+                "model": contestant.model,
+                "recipe": contestant.recipe_name,
+                "images": len(signals.signals),
+                "sse": summary(sse[index].tolist()),
+                "r2": summary(r2[index].tolist()),
+                "parameters": parameter_count(fresh),
+                "epochs": float(epochs[index].double().mean()),
+                "seconds": seconds / len(filters),
+            }
+            for index, name in enumerate(filters)
+        ]
+        arrays |= fit_pictures(contestant.label, signals, filters, fits)
+        if isinstance(fresh, Specformer):
+            trained = [unstack(fits[0].model, run, fresh) for run in range(task.runs)]
+            models += trained
+            for name, model in zip(filters, trained, strict=False):  # those of the first signal
+                with torch.no_grad():
+                    attention = model.to(device).condensed_attention(spectrum)[0]
+                arrays[f"filters/{name}/{contestant.label}/attention"] = attention.cpu().numpy()
+    return rows, arrays, models
 
 
 def _fit(
@@ -292,36 +310,6 @@ def _fit(
         curves = [losses[:epochs, run] for run, epochs in enumerate(fits[-1].epochs.tolist())]
         warn_of_divergence(contestant.label + share, curves, fits[-1].layers)
     return fits
-
-
-def _record(
-    study: Study,
-    signals: SignalSet,
-    filters: Sequence[str],
-    contestant: Contestant,
-    fits: Sequence[SignalFit],
-    seconds: float,
-) -> None:
-    per_filter = {
-        name: torch.cat([getattr(fit, name) for fit in fits]).cpu().view(-1, len(filters)).mT
-        for name in ("sse", "r2", "epochs")
-    }
-    parameters = parameter_count(signal_model(contestant.model, contestant.recipe))
-    for index, name in enumerate(filters):
-        study.rows.append(
-            {
-                "filter": name,
-                "formula": target_filter(name).formula,
-                "model": contestant.model,
-                "recipe": contestant.recipe_name,
-                "images": len(signals.signals),
-                "sse": summary(per_filter["sse"][index].tolist()),
-                "r2": summary(per_filter["r2"][index].tolist()),
-                "parameters": parameters,
-                "epochs": float(per_filter["epochs"][index].double().mean()),
-                "seconds": seconds / len(filters),
-            }
-        )
 
 
 #: Pictures are kept of this many signals; numbers of all.
@@ -365,18 +353,6 @@ def fit_pictures(
         if response is not None:
             gains = response.unflatten(0, (-1, len(filters)))[:_DRAWN, index]
             arrays[f"{key}/response"] = gains.cpu().numpy()
-    return arrays
-
-
-@torch.no_grad()
-def attention_pictures(
-    label: str, spectrum: Spectrum, filters: Sequence[str], models: Sequence[Specformer]
-) -> dict[str, np.ndarray]:
-    """Condensed attention of one contestant's models of the first signal, one per filter."""
-    arrays = {}
-    for name, model in zip(filters, models, strict=False):  # runs are signal-major
-        attention = model.to(spectrum.device).condensed_attention(spectrum)[0]
-        arrays[f"filters/{name}/{label}/attention"] = attention.cpu().numpy()
     return arrays
 
 
