@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,9 @@ def learn_graphs(
     fits, before = _fits(work, place, checkpoint, stage)
     losses = [fit.curves[: fit.epochs, 0] for fit in fits]
     warn_of_divergence(stage, losses, [fit.layer for fit in fits])
-    first = work.start.seconds if work.start else 0.0
+    classes = graphs.class_names
+    if classes is None and recipe.loss == "ce":
+        classes = tuple(map(str, range(num_outputs(graphs, recipe))))
     row = {
         "dataset": graphs.name,
         "description": _describe(graphs, recipe, splits[0]),
@@ -65,24 +67,28 @@ def learn_graphs(
         "runs": len(splits),
         "metric": recipe.metric,
         "targets": list(graphs.task_names or ())[:SHOWN],
-        **_classes(graphs, recipe),
+        **({} if classes is None else {"classes": list(classes)}),
         "splits": [split.fingerprint for split in splits],
         "matrix": recipe.matrix,
-        **_figures(fits, splits, recipe),
-        **_by_target(fits, recipe, target_names(graphs.task_names, graphs.num_tasks)),
+        **_figures(fits, work),
         "parameters": parameter_count(fits[0].model),
         "epochs": float(np.mean([fit.epochs for fit in fits])),
         "seconds_per_epoch": float(np.mean([fit.seconds_per_epoch for fit in fits])),
-        "seconds": time.perf_counter() - started + before + first,
+        "seconds": time.perf_counter() - started + before,
     }
+    if work.start:
+        row["seconds"] += work.start.seconds
     model, tested = fits[0].model, np.flatnonzero(splits[0].test)
     arrays = {
         "curve": np.stack([fit.curves for fit in fits], axis=1),
         **_tested(fits, recipe),
-        **_calibration(fits, splits, recipe),
         **filter_pictures(model, work.spectra, tested, recipe.matrix),
         **graph_insights(graphs, tested, model, recipe, place.device),
     }
+    if recipe.task == "regression" and _judge_the_same(splits):
+        # Elsewhere, a run's test part may be another's training data.
+        predicted = np.stack([fit.predicted[:, 0] for fit in fits]).astype(np.float64)
+        arrays["calibration"] = spread_bins(predicted, fits[0].measured[:, 0])
     named = {f"molecules/{graphs.name}/{label}/{name}": array for name, array in arrays.items()}
     return Outcome(row, named, [fit.model for fit in fits], before)
 
@@ -95,7 +101,9 @@ def _fits(
     assert recipe.metric is not None
     # A forest's trees grow side by side, in threads.
     lanes = 1 if work.model == FOREST else min(place.lanes, runs)
-    with _files(checkpoint, runs, wanted=lanes > 1) as files:
+    with TemporaryDirectory() if lanes > 1 and checkpoint is None else nullcontext() as folder:
+        stem = Path(folder) / "run" if folder else checkpoint
+        files = [stem and numbered(stem, run) for run in range(runs)]
         if lanes > 1:
             told, epochs = f"{stage}, {runs} runs in {lanes} lanes", runs * recipe.schedule.epochs
             with progress.stage(told, epochs, recipe.metric) as update:
@@ -110,14 +118,6 @@ def _fits(
                     work.fit(store, run, workers=place.workers, checkpoint=file, on_epoch=update)
                 )
     return fits, before if lanes > 1 else sum(fit.seconds_before for fit in fits)
-
-
-@contextmanager
-def _files(checkpoint: Path | None, runs: int, *, wanted: bool) -> Iterator[list[Path | None]]:
-    """The checkpoints of all runs; if they are ``wanted`` without a path, in a temporary folder."""
-    with TemporaryDirectory() if wanted and checkpoint is None else nullcontext() as folder:
-        stem = Path(folder) / "run" if folder else checkpoint
-        yield [stem and numbered(stem, run) for run in range(runs)]
 
 
 def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarray]:
@@ -135,14 +135,14 @@ def _tested(fits: Sequence[GraphFit], recipe: GraphRecipe) -> dict[str, np.ndarr
     return {"tested": np.stack([shown.numpy(), measured[:, :SHOWN].astype(np.float32)])}
 
 
-def _figures(
-    fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
-) -> dict[str, Any]:
+def _figures(fits: Sequence[GraphFit], work: GraphWork) -> dict[str, Any]:
     """Test and validation figures at the kept epoch, and test figures by every rule.
 
     Where all runs have one test part, ``test_together`` is the test figure of their mean
-    prediction, which is the one that ``predict`` gives.
+    prediction, which is the one that ``predict`` gives. Of several targets, ``test_by_target`` has
+    the figures of each; None where no run has one.
     """
+    recipe = work.recipe
 
     def tested(rule: GraphMonitor) -> dict[str, Any]:
         return summary([fit.chosen[rule].test for fit in fits])
@@ -157,58 +157,27 @@ def _figures(
         # A run may have diverged after its best epoch.
         "test_at_end": tested("last") if all("last" in fit.chosen for fit in fits) else None,
     }
-    if _judge_the_same(splits):
-        assert recipe.metric is not None
+    assert recipe.metric is not None
+    metric = metric_named(recipe.metric)
+    if _judge_the_same(work.splits):
         outputs = torch.from_numpy(np.stack([fit.predicted for fit in fits])).double()
         mean = predictions(recipe.loss, outputs).mean(dim=0)
         if recipe.loss == "bce":
             mean -= 0.5  # as a logit, above 0 where the class is 1
-        metric = metric_named(recipe.metric)
         figures["test_together"] = metric(mean.numpy(), fits[0].measured)
+    names = target_names(work.graphs.task_names, work.graphs.num_tasks)
+    if len(names) > 1:
+        runs = [metric.each(fit.predicted, fit.measured) for fit in fits]
+        each = [[figure for figure in own if figure is not None] for own in zip(*runs, strict=True)]
+        figures["test_by_target"] = {
+            name: summary(known) if known else None for name, known in zip(names, each, strict=True)
+        }
     return figures
 
 
 def _judge_the_same(splits: Sequence[Split]) -> bool:
     """Whether there are several runs, with one test part."""
     return len(splits) > 1 and len({split.test.tobytes() for split in splits}) == 1
-
-
-def _calibration(
-    fits: Sequence[GraphFit], splits: Sequence[Split], recipe: GraphRecipe
-) -> dict[str, np.ndarray]:
-    """Errors and the spread over runs on their common test part, for the first target.
-
-    Only for numbers, and not where a run's test part may be another's training data.
-    """
-    if recipe.task != "regression" or not _judge_the_same(splits):
-        return {}
-    predicted = np.stack([fit.predicted[:, 0] for fit in fits]).astype(np.float64)
-    return {"calibration": spread_bins(predicted, fits[0].measured[:, 0])}
-
-
-def _by_target(
-    fits: Sequence[GraphFit], recipe: GraphRecipe, names: Sequence[str]
-) -> dict[str, dict[str, dict[str, Any] | None]]:
-    """The test figures of each of several targets; None where no run has one."""
-    if len(names) == 1:
-        return {}
-    assert recipe.metric is not None
-    metric = metric_named(recipe.metric)
-    runs = [metric.each(fit.predicted, fit.measured) for fit in fits]
-    found = {}
-    for name, figures in zip(names, zip(*runs, strict=True), strict=True):
-        known = [figure for figure in figures if figure is not None]
-        found[name] = summary(known) if known else None
-    return {"test_by_target": found}
-
-
-def _classes(graphs: GraphSet, recipe: GraphRecipe) -> dict[str, list[str]]:
-    """The names of the only target's classes, where they have names or are more than two."""
-    if graphs.class_names is not None:
-        return {"classes": list(graphs.class_names)}
-    if recipe.loss != "ce":
-        return {}
-    return {"classes": [str(number) for number in range(num_outputs(graphs, recipe))]}
 
 
 def base_prediction(work: GraphWork) -> list[float]:

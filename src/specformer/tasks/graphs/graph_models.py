@@ -36,11 +36,19 @@ GRAPH_MODELS = ("specformer", *GRAPH_BASELINES)
 TRAINED_MODELS = (*GRAPH_MODELS, FOREST)
 
 
-def model_for(graphs: GraphSet, name: str, recipe: GraphRecipe) -> nn.Module:
-    """A fresh model of that name with room for what these graphs hold."""
-    outputs, room = num_outputs(graphs, recipe), cardinalities(graphs, recipe)
+def model_for(
+    graphs: GraphSet,
+    name: str,
+    recipe: GraphRecipe,
+    room: tuple[Sequence[int], Sequence[int]] | None = None,
+) -> nn.Module:
+    """A fresh model of that name for these graphs.
+
+    ``room``: how many values columns of atoms and bonds may take, if not those of the graphs.
+    """
+    atoms, bonds = room or cardinalities(graphs, recipe)
     channels = graphs.num_features, graphs.num_edge_features
-    return graph_model(name, recipe, *room, outputs, *channels)
+    return graph_model(name, recipe, atoms, bonds, num_outputs(graphs, recipe), *channels)
 
 
 def num_outputs(graphs: GraphSet, recipe: GraphRecipe) -> int:
@@ -225,9 +233,7 @@ class StartingPoint:
         The last layer stays fresh, because it knew other targets.
         """
         trained = self.models[run % len(self.models)]
-        outputs = num_outputs(graphs, recipe)
-        channels = graphs.num_features, graphs.num_edge_features
-        fresh = graph_model(self.model, recipe, *self._cardinalities, outputs, *channels)
+        fresh = model_for(graphs, self.model, recipe, self._cardinalities)
         assert isinstance(fresh, Pretrained)
         self.check_same(recipe, fresh)
         state = trained.state_dict()

@@ -157,7 +157,11 @@ class GraphRecipe:
                 "numbers, or one of words, which are classes; name it with --targets."
             )
         binary, words = _is_binary(graphs, graphs.y), graphs.class_names is not None
-        _check_varied(graphs.name, graphs.y)
+        known = ~np.isnan(graphs.y)
+        columns = zip(graphs.y.T, known.T, strict=True)
+        same = all(len(np.unique(column[there])) < 2 for column, there in columns)
+        if same and known.any(axis=1).sum() > 2:  # of fewer graphs the split will tell
+            raise ConfigError(f"{graphs.name}: no target varies; there is nothing to learn.")
         named = GRAPH_SETS.get(graphs.name)
         told: TargetKind = "classification" if binary or words else "regression"
         task = self.task or (named.task if named else told)
@@ -225,16 +229,6 @@ def _is_binary(graphs: GraphSet, targets: np.ndarray) -> bool:
     return len(names) == 2
 
 
-def _check_varied(name: str, targets: np.ndarray) -> None:
-    """Refuse targets that are the same for every graph; of too few graphs the split will tell."""
-    known = ~np.isnan(targets)
-    same = all(
-        len(np.unique(column[there])) < 2 for column, there in zip(targets.T, known.T, strict=True)
-    )
-    if same and known.any(axis=1).sum() > 2:
-        raise ConfigError(f"{name}: no target varies; there is nothing to learn.")
-
-
 def _check_classes(name: str, targets: np.ndarray) -> None:
     """Refuse what is not one target whose classes are numbered from 0."""
     if targets.shape[1] > 1:
@@ -271,16 +265,11 @@ def graph_recipe(
     settings = merged(settings, given or {})
     start = override(settings, assignments).get("start")
     if isinstance(start, str):
-        settings = merged(settings, _first_models(start, model))
+        check_known("data set", GRAPH_SETS, start)
+        if start not in _BOOK.written[START].get(model, {}):
+            raise ConfigError(f"start={start}: there is no recipe {START} of {model} for it.")
+        settings = merged(settings, of_models(graph_recipe(START, start, (), model)[1]))
     return chosen, built_recipe(model, override(settings, assignments), f"recipe {chosen}")
-
-
-def _first_models(start: str, model: str) -> dict[str, Any]:
-    """The settings that make the models which are trained on another set first."""
-    check_known("data set", GRAPH_SETS, start)
-    if start not in _BOOK.written[START].get(model, {}):
-        raise ConfigError(f"start={start}: there is no recipe {START} of {model} for it.")
-    return of_models(graph_recipe(START, start, (), model)[1])
 
 
 def of_models(recipe: GraphRecipe) -> dict[str, Any]:
@@ -325,25 +314,18 @@ def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
     """
     if names is not None and not names:
         raise ConfigError("targets=[]: name at least one.")
-    if names is None or graphs.y is None:
-        _say_targets(graphs)
-        return graphs
     known = graphs.task_names or ()
+    if names is None or graphs.y is None:
+        if len(known) > 1 and graphs.name not in GRAPH_SETS:  # not every column need be a target
+            more = "" if len(known) <= _NAMED else f" and {len(known) - _NAMED} more"
+            logger.warning(
+                "%s: there are %d targets, %s%s; --set targets=[…] chooses among them.",
+                graphs.name, len(known), ", ".join(map(repr, known[:_NAMED])), more,
+            )  # fmt: skip
+        return graphs
     for name in names:
         if name not in known:
             choices = ", ".join(map(repr, known)) or "unnamed ones"
             raise ConfigError(f"{graphs.name}: no target {name!r}, only {choices}.")
     columns = [known.index(name) for name in names]
     return replace(graphs, y=graphs.y[:, columns], task_names=tuple(names))
-
-
-def _say_targets(graphs: GraphSet) -> None:
-    """Name the targets, if there are several: a column of numbers need not be meant as one."""
-    names = graphs.task_names or ()
-    if len(names) < 2 or graphs.name in GRAPH_SETS:
-        return
-    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
-    logger.warning(
-        "%s: there are %d targets, %s%s; --set targets=[…] chooses among them.",
-        graphs.name, len(names), ", ".join(map(repr, names[:_NAMED])), more,
-    )  # fmt: skip

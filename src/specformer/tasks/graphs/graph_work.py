@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import torch
@@ -214,13 +214,8 @@ class GraphWork(Work):
     def store(self) -> GraphStore:
         """The graphs packed, on the device if they fit."""
         assert self.spectra is not None
-        _, ring, fingerprint = self.store_key
-        store = GraphStore.build(
-            self.graphs,
-            self.spectra,
-            max_ring=ring,
-            fingerprint=fingerprint,
-        )
+        _, ring, prints = self.store_key
+        store = GraphStore.build(self.graphs, self.spectra, max_ring=ring, fingerprint=prints)
         return store.placed(self.device)
 
     @property
@@ -254,20 +249,18 @@ class GraphWork(Work):
         assert recipe.loss is not None
         assert recipe.metric is not None
         seed = run_seed(self.seed, run)
-        task = GraphTask(
-            store,
-            split.train,
-            split.val,
-            split.test,
-            recipe.loss,
-            recipe.metric,
-            recipe.standardise,
-        )
+        parts = split.train, split.val, split.test
+        task = GraphTask(store, *parts, recipe.loss, recipe.metric, recipe.standardise)
         if isinstance(recipe.model, ForestModel):
             return grow_forest(task, recipe.model, num_outputs(self.graphs, recipe), seed, on_epoch)
         torch.manual_seed(seed)
         model = self.first_model(run).to(self.device)
-        state = Checkpoint(checkpoint, self._purpose(split, seed)) if checkpoint else None
+        state = None
+        if checkpoint:
+            # A run goes on only if all of this is the same.
+            purpose = [self.model, asdict(recipe), self.graphs.fingerprint, split.fingerprint, seed]
+            purpose += [self.start.fingerprint] if self.start else []
+            state = Checkpoint(checkpoint, json.dumps(purpose))
         fit = yield from graph_steps(
             model,
             task,
@@ -285,12 +278,6 @@ class GraphWork(Work):
         return fit
 
     fit = exhausting(steps)
-
-    def _purpose(self, split: Split, seed: int) -> str:
-        """What a checkpoint belongs to; a run goes on only if all of it is the same."""
-        began = [self.start.fingerprint] if self.start else []
-        of = [self.model, asdict(self.recipe), self.graphs.fingerprint, split.fingerprint, seed]
-        return json.dumps([*of, *began])
 
 
 def job_graphs(job: Job, place: Workplace, targets: Sequence[str] | None) -> GraphSet:
@@ -341,9 +328,21 @@ def first_work(work: GraphWork, place: Workplace) -> GraphWork | None:
     own = graph_recipe(START, origin, (), work.model)[1].settled(found)
     untrained = _starting_point(found.name, own, work.model, [model_for(found, work.model, own)])
     untrained.check(work.graphs, work.recipe)  # now, and not after hours of training
-    (first,) = graph_splits(found, own, 1, work.seed)
-    first = _without_held_out(first, found, work.graphs, work.splits)
-    return replace(work, graphs=found, splits=[first], recipe=own)
+    (split,) = graph_splits(found, own, 1, work.seed)
+    held_out = np.logical_or.reduce([later.val | later.test for later in work.splits])
+    kept = split.train & ~shared_with(found, work.graphs.subset(np.flatnonzero(held_out)))
+    if not kept.any():
+        raise ConfigError(
+            f"{found.name}: all of its training graphs validate or test on {work.graphs.name}."
+        )
+    logger.info(
+        "%s: %s of %s training graphs are left out; they validate or test on %s.",
+        found.name,
+        f"{int(split.train.sum() - kept.sum()):,}",
+        f"{int(split.train.sum()):,}",
+        work.graphs.name,
+    )
+    return replace(work, graphs=found, splits=[replace(split, train=kept)], recipe=own)
 
 
 def trained_first(
@@ -366,29 +365,7 @@ def _starting_point(
     return StartingPoint(origin, model, kept, of_models(recipe), seen={})
 
 
-def _without_held_out(
-    split: Split, graphs: GraphSet, later: GraphSet, splits: Sequence[Split]
-) -> Split:
-    """The split without training graphs that later validate or test."""
-    held_out = np.logical_or.reduce([split.val | split.test for split in splits])
-    shared = shared_with(graphs, later.subset(np.flatnonzero(held_out)))
-    kept = split.train & ~shared
-    if not kept.any():
-        raise ConfigError(
-            f"{graphs.name}: all of its training graphs validate or test on {later.name}."
-        )
-    logger.info(
-        "%s: %s of %s training graphs are left out; they validate or test on %s.",
-        graphs.name,
-        f"{int(split.train.sum() - kept.sum()):,}",
-        f"{int(split.train.sum()):,}",
-        later.name,
-    )
-    return replace(split, train=kept)
-
-
 _LEAVES: dict[Loss, Leaves] = {"l1": "numbers", "mse": "numbers", "bce": "ones", "ce": "classes"}
-_RULES: tuple[GraphMonitor, ...] = ("metric", "loss", "last")
 
 
 def grow_forest(
@@ -423,7 +400,7 @@ def grow_forest(
     val, test = (metric(found.numpy(), known.numpy()) for found, known in parts[1:])
     if on_epoch:
         on_epoch(1, val)
-    chosen = {rule: Chosen(val, test, 0) for rule in _RULES}
+    chosen = {rule: Chosen(val, test, 0) for rule in get_args(GraphMonitor)}
     curves = np.array([[losses[0], losses[1], val if math.isfinite(val) else math.nan]])
     seconds = time.perf_counter() - started
     predicted, measured = parts[2]
