@@ -98,8 +98,14 @@ def compare(
         >>> [row["model"] for row in found.rows]
         ['gcn', 'mlp']
     """
+    if not isinstance(source, str | Path):  # jobs name a file
+        graph = as_graph(source)
+        if out is None:
+            raise ConfigError("out: name a folder; the graph is kept there.")
+        source = Path(out) / DATA
+        write_npz(source, graph)
     request = Request(
-        _file_of(source, out),
+        str(source),
         changes=tuple(changes),
         task=task,
         metric=metric,
@@ -115,18 +121,6 @@ def compare(
         progress or Silent(),
     )
     return compare_models(made, place, folder, against)
-
-
-def _file_of(source: Any, out: str | Path | None) -> str:
-    """A source as jobs name it; a graph that is not a file becomes one."""
-    if isinstance(source, str | Path):
-        return str(source)
-    graph = as_graph(source)
-    if out is None:
-        raise ConfigError("out: name a folder; the graph is kept there.")
-    path = Path(out) / DATA
-    write_npz(path, graph)
-    return str(path)
 
 
 def compare_models(
@@ -145,7 +139,13 @@ def compare_models(
         check_known("model", list(made.jobs), against)
     if folder:
         check_folder(folder, made.config)
-    data = _loaded(made, place)
+    data = TASKS[made.first.kind].load(made.first, place)
+    seconds, memory = len(made.jobs) * (made.seconds or 0.0), 0
+    for job in made.jobs.values():
+        with suppress(SpecformerError):  # reported when it is that model's turn
+            if needs := data.beside(job, place).estimate(place.device):
+                seconds, memory = seconds + needs.seconds, max(memory, needs.memory)
+    tell(data.overview(), Estimate(seconds, memory), place)
     started = time.perf_counter()
     with _opened(made, folder) as run:
         on_begin(run)
@@ -181,18 +181,6 @@ def _opened(made: Contest, folder: Path | None) -> Iterator[RunFolder]:
         except SpecformerError:
             run.withdraw()
             raise
-
-
-def _loaded(made: Contest, place: Workplace) -> Any:
-    """Load, check and describe the data of all models."""
-    data = TASKS[made.first.kind].load(made.first, place)
-    seconds, memory = len(made.jobs) * (made.seconds or 0.0), 0
-    for job in made.jobs.values():
-        with suppress(SpecformerError):  # reported when it is that model's turn
-            if needs := data.beside(job, place).estimate(place.device):
-                seconds, memory = seconds + needs.seconds, max(memory, needs.memory)
-    tell(data.overview(), Estimate(seconds, memory), place)
-    return data
 
 
 def _train_all(
@@ -243,14 +231,24 @@ def _trained(
         check_kept(run, job, searched=seconds is not None)
         run.discard_checkpoints()  # it may have been killed after its result
     else:
+        started: list[RunFolder] = []
+
+        def begin() -> RunFolder:
+            started.append(RunFolder.create(run.path, job.config))
+            return run
+
+        shown = Recorded(place.progress, lambda: run if started else None)
         try:
             if seconds is not None:
                 job = searched(job, seconds, len(data.splits), search, place)
-            _train_in(run, job, data, place)
+            trained = train(job, replace(place, progress=shown), begin, beside=data)
         except Exception:
+            if started:
+                run.withdraw()
             with suppress(OSError):
                 run.path.rmdir()  # only where there is nothing in it
             raise
+        keep(run, job, trained)
     if not (run.path / REPORT).exists():
         write_report(run)
     result = run.result(*_NEEDED, job.kind)
@@ -260,24 +258,6 @@ def _trained(
             "or the data have changed; choose another --out."
         )
     return result if seconds is None else {**result, "search": spent(search)}
-
-
-def _train_in(run: RunFolder, job: Job, data: Any, place: Workplace) -> None:
-    """Train a model in a folder of its own, as ``specformer train`` does."""
-    started: list[RunFolder] = []
-
-    def begin() -> RunFolder:
-        started.append(RunFolder.create(run.path, job.config))
-        return run
-
-    shown = Recorded(place.progress, lambda: run if started else None)
-    try:
-        trained = train(job, replace(place, progress=shown), begin, beside=data)
-    except Exception:
-        if started:
-            run.withdraw()
-        raise
-    keep(run, job, trained)
 
 
 def _judged(

@@ -175,23 +175,19 @@ class Search:
     def _refuse_others(self) -> None:
         """Refuse a folder with trials of another search, whose scores do not compare."""
         given = self.subject.assignments
+        start = json.loads(json.dumps(asdict(self.subject.recipe(given))))  # as a file holds it
         for (number, _), trial in self.done.items():
             shared = {**self.of, **trial["of"]}  # files of earlier versions do not say
             other = [f"{key}={shared[key]}" for key in self.of if shared[key] != self.of[key]]
             if given != (trial["set"] if number == 0 else trial["set"][: len(given)]):
                 other += trial["set"]
-            elif number == 0 and not other and trial.get("recipe") != self._start:
+            elif number == 0 and not other and trial.get("recipe") != start:
                 other += ["another recipe"]
             if other:
                 raise RunError(
                     f"{self.path}: its trials had other settings ({', '.join(other)}), so their "
                     "scores do not compare; name another folder with --out."
                 )
-
-    @property
-    def _start(self) -> Any:
-        """The recipe of trial 0 as a file holds it."""
-        return json.loads(json.dumps(asdict(self.subject.recipe(self.subject.assignments))))
 
     def _stage(
         self, label: str, numbers: Sequence[int], splits: int, progress: Progress, end: float

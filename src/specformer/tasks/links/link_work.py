@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specformer.baselines import Propagation
-from specformer.datasets import Split, node_graph
+from specformer.datasets import FeaturePreparation, Split, node_graph, prepare_features
 from specformer.datasets.features import preparation_lines
 from specformer.datasets.link_splits import LinkSplit, split_links
 from specformer.errors import ConfigError, GraphError
@@ -23,7 +23,7 @@ from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.nodes.node_fit import Fitted, fit_nodes_of, learned_filters
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, refuse_idle_settings
-from specformer.tasks.nodes.node_work import NodeWork, model_input
+from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.recipes.settings import RecipeBook, build, merged, override, refuse_idle
 from specformer.tasks.task import Outcome, PredictionRequest, Predictions, cells, csv_text
 from specformer.training.engine.distributed import ALONE, Workers
@@ -141,18 +141,18 @@ class LinkWork(NodeWork):
         return self.recipe.out_channels
 
     @property
-    def feature_splits(self) -> Sequence[Split]:
-        """One for all runs, with all nodes: none of them is held out."""
+    def features(self) -> Sequence[FeaturePreparation]:
+        """Prepared once for all runs, by all nodes: none of them is held out."""
         every = np.ones(self.graph.num_nodes, dtype=bool)
-        return [Split(every, every, every)]
+        how = self.recipe.features, self.recipe.columns
+        return self.prepared or prepare_features(self.graph, [Split(every, every, every)], *how)
 
     def resplit(self, count: int) -> Sequence[Split]:
         return [self.splits[0]] * count
 
     def task(self, device: torch.device, workers: Workers = ALONE) -> LinkTask:  # noqa: ARG002
-        x = model_input(self.graph, self.features, self.recipe, self.model)
-        runs, metric = len(self.splits), self.recipe.metric
-        return LinkTask(features_on(device, x), self.links, runs, metric)
+        x, runs = features_on(device, self.x), len(self.splits)
+        return LinkTask(x, self.links, runs, self.recipe.metric)
 
     def overview(self) -> dict[str, Any]:
         unlabelled = replace(self.whole, y=None, class_names=None)
@@ -163,20 +163,19 @@ class LinkWork(NodeWork):
     def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
         name, label, metric = self.graph.name, label or self.model, self.recipe.metric
         fitted = fit_nodes_of(self, place, checkpoint, label)
-        fitted.check_divergence(label)
+        models = fitted.models(label)
         with matmul_precision(self.recipe.precision, place.device):
             figures, tested = _judged(fitted)
         kept = {"test": figures["test"][metric], "val": figures["val"][metric]}
         counted = f"{self.whole.num_nodes:,} nodes, {self.whole.num_edges:,} edges"
         parts = self.links.parts.in_words.replace(" train", " of these train", 1)
         row = fitted.row(f"{counted}; {parts} ({self.recipe.split})", {**kept, "figures": figures})
-        fit, models = fitted.fit, fitted.models()
-        arrays = {"curve": fit.curves.cpu().numpy(), "tested": tested}
+        arrays = {"curve": fitted.fit.curves.cpu().numpy(), "tested": tested}
         if not isinstance(fitted.operator, Propagation):
             arrays |= learned_filters(models[0], fitted.operator)
         named = {f"links/{name}/{label}/{key}": array for key, array in arrays.items()}
         beside = [{FEATURES: self.features[0].to_json()}] * len(models)
-        return Outcome(row, named, models, fit.seconds_before, beside=beside)
+        return Outcome(row, named, models, fitted.fit.seconds_before, beside=beside)
 
     def summarise(self, outcome: Outcome) -> dict[str, Any]:
         row, keys = outcome.row, ("dataset", "runs", "metric", "test", "val", "figures")

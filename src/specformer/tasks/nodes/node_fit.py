@@ -67,11 +67,6 @@ class Fitted:
     landmarks: Keys | None
     started: float
 
-    def models(self) -> list[nn.Module]:
-        """The model of each run."""
-        stacked, fresh = self.fit.model, self.fresh
-        return [unstack(stacked, run, own).eval() for run, own in enumerate(fresh)]
-
     @torch.no_grad()
     def outputs(self) -> Tensor:
         """The models' outputs for this worker's nodes, ``[runs, m, channels]``."""
@@ -79,13 +74,18 @@ class Fitted:
         found: Tensor = self.fit.model.eval()(self.task.x, self.operator, *points)
         return found
 
-    def check_divergence(self, label: str) -> None:
-        """Refuse runs that never had a finite validation loss; warn of those that lost it later."""
+    def models(self, label: str) -> list[nn.Module]:
+        """The model of each run.
+
+        Runs that never had a finite validation loss are refused; those that lost it later are
+        warned of.
+        """
         fit = self.fit
         losses = fit.curves[..., :2].sum(dim=-1).cpu().numpy()  # of training and of validation
         refuse_lost(losses, fit.is_lost.cpu().numpy(), fit.layers)
         curves = [losses[:epochs, run] for run, epochs in enumerate(fit.epochs.tolist())]
         warn_of_divergence(f"{self.work.graph.name}: {label}", curves, fit.layers)
+        return [unstack(fit.model, run, own).eval() for run, own in enumerate(self.fresh)]
 
     def row(self, description: str, found: Mapping[str, Any]) -> dict[str, Any]:
         """The result of all runs; ``found`` has the figures, and names of classes or targets."""
@@ -172,7 +172,7 @@ def learn_nodes(
     fitted = fit_nodes_of(replace(work, prepared=prepared), place, checkpoint, label)
     fit, task, operator, landmarks = fitted.fit, fitted.task, fitted.operator, fitted.landmarks
     assert isinstance(task, NodeTask)
-    fitted.check_divergence(label)
+    models = fitted.models(label)
     with matmul_precision(recipe.precision, place.device):
         tested = {} if recipe.batch_size else _tested(fitted, isinstance(graph, GraphPart))
     if graph.num_targets:
@@ -187,7 +187,6 @@ def learn_nodes(
         f"val_by_{task.metric}": summary(fit.by_metric.val.tolist()),
     }
     row = fitted.row(_describe(graph, recipe, work.splits[0]), found)
-    models = fitted.models()
     arrays = {"curve": fit.curves.cpu().numpy(), **tested}
     if not isinstance(operator, Propagation):
         arrays |= learned_filters(models[0], operator)

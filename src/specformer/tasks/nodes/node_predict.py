@@ -136,7 +136,16 @@ class NodePredictor:
         any order if both graphs name them.
         """
         graph = _as_trained_on(graph, source, self.result, self.prepared)
-        recipe = self._prediction_recipe(request)
+        given = {"spectrum": request.spectrum, "degree": request.degree}
+        changes = {key: value for key, value in given.items() if value is not None}
+        if changes and self.result["model"] != "specformer":
+            told = f"{self.result['model']} takes no spectrum; leave it out."
+            raise ConfigError(f"--{next(iter(changes))}: {told}")
+        recipe = build(self.recipe_class, {**asdict(self.recipe), **changes}, "predict")
+        if request.degree is not None and recipe.spectrum != "density":
+            raise ConfigError(
+                f"--degree {request.degree}: add --spectrum density, the only one with a degree."
+            )
         name, workers = self.result["model"], place.workers
         operator: AnySpectrum | Propagation
         if name != "specformer":
@@ -175,20 +184,6 @@ class NodePredictor:
             outputs = predictions(loss, model.to(device).eval()(x, operator))
             found.append(self.scales[run].original(outputs) if self.scales else outputs)
         return torch.stack(found).cpu()
-
-    def _prediction_recipe(self, request: PredictionRequest) -> NodeRecipe:
-        """The run's recipe with the spectrum that predictions are to be made with."""
-        given = {"spectrum": request.spectrum, "degree": request.degree}
-        changes = {key: value for key, value in given.items() if value is not None}
-        model = self.result["model"]
-        if changes and model != "specformer":
-            raise ConfigError(f"--{next(iter(changes))}: {model} takes no spectrum; leave it out.")
-        recipe = build(self.recipe_class, {**asdict(self.recipe), **changes}, "predict")
-        if request.degree is not None and recipe.spectrum != "density":
-            raise ConfigError(
-                f"--degree {request.degree}: add --spectrum density, the only one with a degree."
-            )
-        return recipe
 
 
 def predict_nodes(run: RunFolder, request: PredictionRequest, place: Workplace) -> Predictions:

@@ -206,7 +206,11 @@ class NodeRecipe:
 
     def settled(self, graph: Graph) -> NodeRecipe:
         """The recipe with task, loss, metric and split chosen for this graph, and checked."""
-        kind = _targets_of(graph, self.task)
+        kind = _TWO_CLASSES if graph.num_classes == 2 else _CLASSES
+        if graph.num_targets:  # which `with_targets` has prepared
+            assert graph.y is not None
+            labels = self.task == "classification" or (self.task is None and are_labels(graph.y))
+            kind = _LABELS if labels else _NUMBERS
         metric = self.metric or kind.metrics[0]
         metric_named(metric)
         if metric not in kind.metrics:
@@ -238,15 +242,6 @@ class NodeRecipe:
     def stored(self) -> torch.dtype:
         """``storage`` as PyTorch names it, where nothing about the spectrum is known."""
         return torch.bfloat16 if self.storage == "bfloat16" else torch.float32
-
-
-def _targets_of(graph: Graph, task: TargetKind | None) -> _Targets:
-    """The kind of a graph's targets, which ``with_targets`` has prepared."""
-    if not graph.num_targets:
-        return _TWO_CLASSES if graph.num_classes == 2 else _CLASSES
-    assert graph.y is not None
-    labels = task == "classification" or (task is None and are_labels(graph.y))
-    return _LABELS if labels else _NUMBERS
 
 
 def node_recipe(

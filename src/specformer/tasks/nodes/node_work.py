@@ -226,25 +226,32 @@ class NodeWork(Work):
         return self.graph.num_targets or self.graph.num_classes
 
     @property
-    def feature_splits(self) -> Sequence[Split]:
-        """The splits whose training nodes decide how features are prepared."""
-        return self.splits
+    def features(self) -> Sequence[FeaturePreparation]:
+        """How the recipe prepares the features, by the training nodes of each split."""
+        how = self.recipe.features, self.recipe.columns
+        return self.prepared or prepare_features(self.graph, self.splits, *how)
 
     @property
-    def features(self) -> Sequence[FeaturePreparation]:
-        """How the recipe prepares the features, once for each of the :attr:`feature_splits`."""
-        how = self.recipe.features, self.recipe.columns
-        return self.prepared or prepare_features(self.graph, self.feature_splits, *how)
+    def x(self) -> np.ndarray | sp.csr_array:
+        """Features ``[n, in]``, or ``[runs, n, in]`` where runs prepare them in different ways.
+
+        Specformer takes them as sparse where at most a tenth of them are not zero, unless it
+        filters them.
+        """
+        graph, (first, *rest) = self.graph, self.features
+        if any(each != first for each in rest):
+            return np.stack([first.dense(graph), *(each.dense(graph) for each in rest)])
+        rare = isinstance(graph.x, sp.csr_array) and graph.x.nnz <= _SPARSE * np.prod(graph.x.shape)
+        maps = self.model == "specformer" and self.recipe.model.space != "input"
+        if rare and maps and first.scaling != "columns":
+            return sparse_features(graph, first.scaling)
+        return first.dense(graph)
 
     def task(self, device: torch.device, workers: Workers = ALONE) -> FullBatchTask:
-        """Features, labels and splits on a device, those of this worker's nodes.
-
-        Specformer takes features as sparse where at most a tenth of them are not zero, unless it
-        filters them. Where splits prepare features in different ways, each run has its own.
-        """
+        """Features, labels and splits on a device, those of this worker's nodes."""
         assert self.graph.y is not None
         return NodeTask.from_splits(
-            model_input(self.graph, self.features, self.recipe, self.model),
+            self.x,
             self.graph.y,
             self.splits,
             device,
@@ -376,17 +383,3 @@ def quantiles(spectrum: AnySpectrum) -> list[float]:
     else:
         values = spectrum.quantiles(_LEVELS).double().cpu()
     return values.tolist()
-
-
-def model_input(
-    graph: Graph, prepared: Sequence[FeaturePreparation], recipe: NodeRecipe, model: str
-) -> np.ndarray | sp.csr_array:
-    """Features ``[n, in]``, or ``[runs, n, in]`` where runs prepare them in different ways."""
-    first, rest = prepared[0], prepared[1:]
-    rare = isinstance(graph.x, sp.csr_array) and graph.x.nnz <= _SPARSE * np.prod(graph.x.shape)
-    maps = model == "specformer" and recipe.model.space != "input"
-    if any(each != first for each in rest):
-        return np.stack([each.dense(graph) for each in prepared])
-    if rare and maps and first.scaling != "columns":
-        return sparse_features(graph, first.scaling)
-    return first.dense(graph)
