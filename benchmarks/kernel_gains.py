@@ -40,6 +40,7 @@ from specformer.graphs import GraphSet
 from specformer.spectrum import Spectrum, decompose_many
 from specformer.tasks.graphs.graph_models import cardinalities, graph_model
 from specformer.tasks.graphs.graph_recipe import graph_recipe
+from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_spectrum, node_spectrum
@@ -107,7 +108,7 @@ def node_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> Ca
     operator: object = Propagation(graph.adjacency, device=device)
     landmarks = None
     if model == "specformer":
-        spectrum = node_spectrum(graph, recipe, device, None)
+        spectrum = node_spectrum(graph, recipe, Workplace(device))
         assert isinstance(spectrum, Spectrum)
         operator = spectrum = kept_spectrum(spectrum, recipe, device)
         landmarks = node_landmarks(spectrum, recipe)

@@ -21,6 +21,7 @@ from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import Spectrum
+from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_recipe import NodeModel, NodeRecipe, node_recipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_spectrum, node_spectrum
@@ -64,7 +65,7 @@ def node_case(
     graph = node_graph(source, setting.data)
     recipe = timed_recipe(_LIKE.get(source, source), changes, name)
     exact = replace(recipe, storage="float32")
-    spectrum = node_spectrum(graph, exact, setting.device, setting.cache).cpu()
+    spectrum = node_spectrum(graph, exact, Workplace(setting.device, cache=setting.cache)).cpu()
     if not isinstance(spectrum, Spectrum):
         raise ConfigError("spectrum=density: only decomposed spectra are timed.")
     splits = make_splits(graph, recipe.split, runs, seed=0)

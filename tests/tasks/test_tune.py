@@ -17,6 +17,7 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.files.documents import unsealed
 from specformer.graphs import read_graph, write_npz
+from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe
 from specformer.tasks.nodes.node_work import node_spectrum
 from specformer.tasks.trials import search_space
@@ -73,7 +74,7 @@ def test_a_score_is_what_training_with_the_recipe_gives(graph, tmp_path):
     whole = read_graph(graph)
     outcome = classify(
         whole,
-        node_spectrum(whole, recipe, CPU, None),
+        node_spectrum(whole, recipe, Workplace(CPU)),
         make_splits(whole, recipe.split, 3, 0),
         "specformer",
         recipe,

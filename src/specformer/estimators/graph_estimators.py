@@ -97,9 +97,7 @@ class GraphEstimator(Estimator):
                 graphs.smiles[number] if graphs.smiles else f"graph {number}", what,
             )  # fmt: skip
         if known:
-            each = predict_graphs(
-                self.models_, graphs.subset(known), self._recipe, place.device, place.cache
-            )
+            each = predict_graphs(self.models_, graphs.subset(known), self._recipe, place)
             found[known] = each.mean(dim=0).numpy()
         return found
 

@@ -147,18 +147,13 @@ class NodeEstimator(SingleGraphEstimator):
             return known & as_mask(mask, graph.num_nodes)
         if graph.test_mask is not None:
             return known & graph.test_mask.any(axis=1)
-        if self._is_fitted_on(graph):
-            left = known & ~self._learned_from
-            return left if left.any() else known
-        return known
-
-    def _is_fitted_on(self, graph: Graph) -> bool:
         fitted = getattr(self, "_graph", None)
-        return (
-            fitted is not None
-            and fitted.num_nodes == graph.num_nodes
-            and (fitted.adjacency != graph.adjacency).nnz == 0
-        )
+        if fitted is None or fitted.num_nodes != graph.num_nodes:
+            return known
+        if (fitted.adjacency != graph.adjacency).nnz:
+            return known
+        left = known & ~self._learned_from
+        return left if left.any() else known
 
 
 class NodeClassifier(Classifier, NodeEstimator):

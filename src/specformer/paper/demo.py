@@ -3,6 +3,7 @@ r"""The demo on embedded data: learn filters on photographs, classify generated 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.
         graph = csbm(homophily, num_nodes=nodes["num_nodes"], seed=seed)
         own = recipe.settled(graph)
         splits = make_splits(graph, own.split, nodes["splits"], seed)
-        spectrum = node_spectrum(graph, recipe, place.device, cache=None)
+        spectrum = node_spectrum(graph, recipe, replace(place, cache=None))
         spectra.append({"name": graph.name, **spectrum.summary()})
         for model in nodes["models"]:
             outcome = learn_nodes(NodeWork(graph, splits, model, own, seed, spectrum), place)

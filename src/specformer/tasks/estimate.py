@@ -61,34 +61,33 @@ def of_nodes(
 ) -> Estimate:
     """An estimate for the nodes of one graph, with the forms that are tried first."""
     n, once, held = graph.num_nodes, 0.0, 0
+    pairs = vector_bytes(n, recipe.pairs, torch.float32) // (4 * n)
     if model == "specformer" and recipe.spectrum == "decomposed":
-        pairs = _pairs(graph, recipe)
         once = _DECOMPOSE * min(n, 4 * pairs) * n * n
         held = dense.required_bytes(n, device) if 4 * pairs > n else 8 * n * pairs
     elif model == "specformer":
         once = _MULTIPLY * recipe.degree * graph.adjacency.nnz
-    names, splits = recipe.tried(n * _pairs(graph, recipe), device)
+    names, splits = recipe.tried(n * pairs, device)
     each = [recipe.taking(name) for name in names]
     once *= len({one.spectrum_key for one in (recipe, *each)})
     speed, costs = product_speed(device), []
     for one in each or [recipe]:
-        epochs, (epoch, kept) = one.schedule.epochs, _of_epoch(graph, one, model)
+        epochs, (epoch, kept) = one.schedule.epochs, _of_epoch(graph, one, model, pairs)
         costs.append((epochs * epoch / speed, epochs * _OVERHEAD.get(device.type, 0.005)))
-        held = max(held, runs * kept + (4 * n * _pairs(graph, one) if model == "specformer" else 0))
+        held = max(held, runs * kept + (4 * n * pairs if model == "specformer" else 0))
     seconds = once / speed + max(runs * work + idle for work, idle in costs)
     if len(each) > 1:
         seconds += sum(min(runs, splits) * work + idle for work, idle in costs)
     return Estimate(seconds, _PROCESS + held)
 
 
-def _of_epoch(graph: Graph, recipe: NodeRecipe, model: str) -> tuple[float, int]:
+def _of_epoch(graph: Graph, recipe: NodeRecipe, model: str, pairs: int) -> tuple[float, int]:
     """Operations of one run's epoch, and bytes that it holds."""
     n, ours, own = graph.num_nodes, model == "specformer", recipe.model
     width = own.hidden_channels if ours else recipe.baseline.hidden_channels
     layers = own.num_layers if ours and own.form == "deep" else 1
     epoch = _MULTIPLY * n * graph.num_features * width + _MULTIPLY * graph.adjacency.nnz * width
     if ours and recipe.spectrum == "decomposed":
-        pairs = _pairs(graph, recipe)
         tokens = min(pairs, 512) if recipe.landmarks == "auto" and pairs > 2048 else pairs
         epoch += _ATTEND * pairs * tokens * width
         columns = width if own.form == "deep" else max(1, graph.num_classes)
@@ -96,11 +95,6 @@ def _of_epoch(graph: Graph, recipe: NodeRecipe, model: str) -> tuple[float, int]
     elif ours:
         epoch += _MULTIPLY * recipe.degree * graph.adjacency.nnz * width * layers
     return epoch, n * (graph.num_features + _HELD * width * layers) * 4
-
-
-def _pairs(graph: Graph, recipe: NodeRecipe) -> int:
-    n = graph.num_nodes
-    return vector_bytes(n, recipe.pairs, torch.float32) // (4 * n)
 
 
 def of_graphs(graphs: GraphSet, recipe: GraphRecipe, runs: int, device: torch.device) -> Estimate:

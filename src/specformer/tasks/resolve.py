@@ -15,7 +15,7 @@ from specformer.tasks.job import OPTIONAL, Job, Kind, Request, Workplace, read_c
 from specformer.tasks.links.link_work import LinkWork, predict_links
 from specformer.tasks.nodes.node_predict import predict_nodes
 from specformer.tasks.nodes.node_work import NodeWork
-from specformer.tasks.recipes.settings import full_keys
+from specformer.tasks.recipes.settings import build, full_keys
 from specformer.tasks.signals.signal_work import SignalWork
 from specformer.tasks.task import PredictionRequest, Predictions, Work
 from specformer.training.runs.folder import CONFIG, RunFolder
@@ -131,7 +131,9 @@ def read_job(run: RunFolder) -> Job:
         kind=kind,
         model=config["model"],
         recipe=config["recipe"] or "recorded",  # earlier versions name only one that was given
-        settings=TASKS[kind].read_recipe(config["model"], config["settings"], str(where)),
+        settings=build(
+            TASKS[kind].recipe_class(config["model"])[0], config["settings"], str(where)
+        ),
         changes=tuple(config["set"]),
         runs=config["runs"],
         seed=config["seed"],

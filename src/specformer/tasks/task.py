@@ -19,7 +19,6 @@ from specformer.datasets import Split
 from specformer.errors import ConfigError
 from specformer.graphs import Columns
 from specformer.tasks.job import Job, Kind, Request, Workplace, read_columns
-from specformer.tasks.recipes.settings import build
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.runs.folder import CONFIG, RunFolder
 
@@ -83,11 +82,6 @@ class Work(ABC):
     @abstractmethod
     def resolve(cls, request: Request) -> tuple[str, Any]:
         """The name of the recipe that a request means, and the recipe, a frozen data class."""
-
-    @classmethod
-    def read_recipe(cls, model: str, settings: Mapping[str, Any], where: str) -> Any:
-        """The recipe of plain settings; ``where`` names their file in errors."""
-        return build(cls.recipe_class(model)[0], settings, where)
 
     @classmethod
     def refuse_workers(cls, job: Job) -> None:

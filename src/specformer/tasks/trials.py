@@ -57,6 +57,8 @@ class Trials(ABC):
     window: ClassVar[int]
     #: The usual number of splits that a trial trains on.
     splits: ClassVar[int]
+    #: The usual number of splits that finalists train on.
+    runs: int
 
     #: The data, as :meth:`.Work.load` gives them, their name, and the metric of scores.
     work: Any
@@ -86,11 +88,6 @@ class Trials(ABC):
         """The job's recipe, a data class, with these changes, checked."""
         settings = override(asdict(self._settings), changes)
         return build(type(self._settings), settings, "the search")
-
-    @property
-    @abstractmethod
-    def runs(self) -> int:
-        """The usual number of splits that finalists train on."""
 
     @abstractmethod
     def size(self, recipe: Any) -> int:
@@ -153,6 +150,7 @@ class NodeTrials(Trials):
             replace(job, settings=first, runs=None), place
         )
         self.name, self.metric = self.work.graph.name, str(self.work.recipe.metric)
+        self.runs = len(self.work.splits)  # ten, or those that a file holds
         self._tasks: dict[tuple[str, int], FullBatchTask] = {}
         self._operators: dict[str, AnySpectrum | Propagation] = {}
         assert self.work.prepared is not None
@@ -167,11 +165,6 @@ class NodeTrials(Trials):
         """The recipe with these changes and no choice of forms, settled for the graph."""
         recipe: NodeRecipe = replace(super().recipe(changes), forms={})
         return recipe.settled(self.work.graph)
-
-    @property
-    def runs(self) -> int:
-        """Ten, or those that a file holds."""
-        return len(self.work.splits)
 
     def size(self, recipe: NodeRecipe) -> int:
         width = self._task(recipe, 1).in_channels

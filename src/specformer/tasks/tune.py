@@ -18,8 +18,7 @@ from specformer.files import write_text
 from specformer.files.documents import read_json_lines, sealed, unsealed, write_yaml
 from specformer.reports.html import render_search
 from specformer.tasks.job import Job, Workplace
-from specformer.tasks.recipes.settings import read_settings
-from specformer.tasks.resolve import TASKS
+from specformer.tasks.recipes.settings import build, read_settings
 from specformer.tasks.train import tell
 from specformer.tasks.trials import TRIALS, Trials
 from specformer.training.engine.capture import release_memory
@@ -309,7 +308,7 @@ def searched(job: Job, seconds: float, runs: int, folder: Path, place: Workplace
         plan = SearchPlan(_ENDLESS, splits, finalists=1, runs=splits, seconds=left)
         shown = _Timed(place.progress, job.model, left)
         tune(job, plan, folder, replace(place, progress=shown))
-    settings = TASKS[job.kind].read_recipe(job.model, read_settings(best), str(best))
+    settings = build(type(job.settings), read_settings(best), str(best))
     return replace(job, settings=settings, recipe=f"{job.recipe}, tuned")
 
 

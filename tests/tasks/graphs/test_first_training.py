@@ -220,7 +220,7 @@ def test_a_row_has_the_seconds_of_what_was_learned_first(data: Path) -> None:
     assert before is not None
     start, _ = trained_first(before, Workplace(CPU))
     slow = replace(start, seconds=1e6)
-    spectra = graph_spectra(graphs, recipe, CPU, None)
+    spectra = graph_spectra(graphs, recipe, Workplace(CPU))
     job = GraphWork(graphs, splits, "specformer", recipe, 0, CPU, spectra, slow)
     assert learn(job, progress=Silent()).row["seconds"] > 1e6
 

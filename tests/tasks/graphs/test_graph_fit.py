@@ -25,6 +25,7 @@ from specformer.graphs.formats.smiles import read_smiles
 from specformer.tasks.graphs.graph_predict import load_graph_models
 from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.graphs.graph_work import GraphWork, graph_spectra, graph_splits
+from specformer.tasks.job import Workplace
 from specformer.tasks.task import check_parts
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent, Update
@@ -411,7 +412,8 @@ def test_the_papers_recipes_run_on_the_real_sets(name: str, shared_data: Path) -
     graphs = replace(whole.subset(np.concatenate(numbers)), **split)
     recipe = graph_recipe("paper", name, ["schedule.epochs=1", "schedule.batch_size=8"])[1]
     recipe = recipe.settled(graphs)
-    spectra, splits = graph_spectra(graphs, recipe, CPU, None), graph_splits(graphs, recipe, 1, 0)
+    spectra = graph_spectra(graphs, recipe, Workplace(CPU))
+    splits = graph_splits(graphs, recipe, 1, 0)
     job = GraphWork(graphs, splits, "specformer", recipe, 0, CPU, spectra)
     outcome = learn(job, progress=Silent())
     assert np.isfinite(outcome.row["test"]["mean"])

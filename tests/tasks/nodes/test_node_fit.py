@@ -16,6 +16,7 @@ from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Spectrum, products
+from specformer.tasks.job import Workplace
 from specformer.tasks.nodes.node_fit import node_landmarks
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_recipe
@@ -47,7 +48,7 @@ def graph() -> Graph:
 
 def trained(graph: Graph, *changes: str) -> tuple[NodeRecipe, AnySpectrum, Outcome]:
     recipe = node_recipe("default", "own", [*SETTINGS, *changes])[1].settled(graph)
-    spectrum = node_spectrum(graph, recipe, CPU, None)
+    spectrum = node_spectrum(graph, recipe, Workplace(CPU))
     splits = make_splits(graph, recipe.split, 3, 0)
     outcome = classify(
         graph, spectrum, splits, "specformer", recipe, device=CPU, seed=0, progress=Silent()
@@ -140,7 +141,7 @@ def test_a_model_trained_with_a_decomposition_predicts_without_one(graph, decomp
     assert "interpolation_error" not in outcome.row
     expected = predict_nodes(outcome.models, graph, spectrum, prepared_by(outcome), CPU)
     _, other = node_recipe("default", "own", [*SETTINGS, "spectrum=density", "degree=256"])
-    density = node_spectrum(graph, other, CPU, None)
+    density = node_spectrum(graph, other, Workplace(CPU))
     found = predict_nodes(outcome.models, graph, density, prepared_by(outcome), CPU)
     assert (found - expected).abs().max() < 0.02
 
@@ -150,7 +151,11 @@ def test_a_degree_too_low_is_warned_of(graph, decomposed, caplog) -> None:
     _, other = node_recipe("default", "own", [*SETTINGS, "spectrum=density", "degree=2"])
     with caplog.at_level(logging.WARNING):
         predict_nodes(
-            outcome.models, graph, node_spectrum(graph, other, CPU, None), prepared_by(outcome), CPU
+            outcome.models,
+            graph,
+            node_spectrum(graph, other, Workplace(CPU)),
+            prepared_by(outcome),
+            CPU,
         )
     assert "filters of degree 2 are" in caplog.text
 
@@ -179,7 +184,7 @@ def test_what_a_recipe_may_say() -> None:
 def test_landmarks_are_checked_against_exact_attention(device):
     graph = csbm(0.6, num_nodes=200, num_features=8, seed=3)
     _, recipe = node_recipe(None, "mine", ["landmarks=60", "model.epsilon=10", "schedule.epochs=5"])
-    spectrum = node_spectrum(graph, recipe, device, None)
+    spectrum = node_spectrum(graph, recipe, Workplace(device))
     points = node_landmarks(spectrum, recipe)
     assert (len(points.values), len(points.points)) == (60, 48)
     splits = make_splits(graph, recipe.split, 2, 0)
@@ -209,7 +214,7 @@ def test_a_model_trained_in_batches_predicts_with_a_decomposition(graph) -> None
     fine = ("degree=64", "model.epsilon=5", "schedule.epochs=10")
     _, spectrum, outcome = trained(graph, *BATCHES, *fine)
     _, other = node_recipe("default", "own", [*SETTINGS, "model.space=input", *fine])
-    exact = node_spectrum(graph, other, CPU, None)
+    exact = node_spectrum(graph, other, Workplace(CPU))
     assert isinstance(exact, Spectrum)
     found = predict_nodes(outcome.models, graph, exact, prepared_by(outcome), CPU)
     expected = predict_nodes(outcome.models, graph, spectrum, prepared_by(outcome), CPU)
@@ -235,7 +240,7 @@ def test_batches_need_filters_of_the_input(graph) -> None:
 
 def test_streamed_vectors_train_as_resident_ones_do(graph, decomposed, tmp_path) -> None:
     _, recipe = node_recipe("default", "own", [*SETTINGS, "vectors=streamed"])
-    spectrum = node_spectrum(graph, recipe, CPU, tmp_path)
+    spectrum = node_spectrum(graph, recipe, Workplace(CPU, cache=tmp_path))
     assert isinstance(spectrum, Spectrum)
     assert spectrum.is_streamed
     splits = make_splits(graph, recipe.split, 3, 0)
@@ -265,7 +270,7 @@ def test_vectors_are_kept_as_they_are_read(decomposed, monkeypatch) -> None:
 def test_storage_in_half_the_precision(graph, decomposed) -> None:
     for changes in (["storage=bfloat16"], ["storage=bfloat16", "vectors=streamed"]):
         _, recipe = node_recipe("default", "own", [*SETTINGS, *changes])
-        spectrum = node_spectrum(graph, recipe, CPU, None)
+        spectrum = node_spectrum(graph, recipe, Workplace(CPU))
         assert isinstance(spectrum, Spectrum)
         assert spectrum.eigenvectors.dtype == torch.bfloat16
         assert spectrum.dtype == torch.float32
@@ -277,12 +282,12 @@ def test_storage_in_half_the_precision(graph, decomposed) -> None:
 
 def test_vectors_are_streamed_where_they_do_not_fit(graph, monkeypatch, caplog) -> None:
     _, auto = node_recipe("default", "own", [])
-    assert not node_spectrum(graph, auto, CPU, None).is_streamed
+    assert not node_spectrum(graph, auto, Workplace(CPU)).is_streamed
     monkeypatch.setattr("specformer.tasks.nodes.node_work.vectors_fit", lambda *_: False)
-    assert node_spectrum(graph, auto, CPU, None).is_streamed
+    assert node_spectrum(graph, auto, Workplace(CPU)).is_streamed
     assert caplog.messages == ["eigenvectors of 0.0 GiB are streamed: cpu is too small"]
     _, resident = node_recipe("default", "own", ["vectors=resident"])
-    assert not node_spectrum(graph, resident, CPU, None).is_streamed
+    assert not node_spectrum(graph, resident, Workplace(CPU)).is_streamed
 
 
 def test_words_for_places_are_checked() -> None:

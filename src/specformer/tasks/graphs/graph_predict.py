@@ -87,8 +87,8 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
         known = [number for number in range(len(graphs)) if number not in strange]
         if known:
             # A handful of molecules is solved faster than looked up; a file may come again.
-            cache = None if request.smiles else place.cache
-            found = predict_graphs(models, graphs.subset(known), recipe, place.device, cache)
+            here = replace(place, cache=None) if request.smiles else place
+            found = predict_graphs(models, graphs.subset(known), recipe, here)
     columns = (
         _of_classes(found, result["classes"])
         if result.get("classes")
@@ -104,18 +104,14 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
 
 
 def predict_graphs(
-    models: Sequence[nn.Module],
-    graphs: GraphSet,
-    recipe: GraphRecipe,
-    device: torch.device,
-    cache: str | Path | None = None,
+    models: Sequence[nn.Module], graphs: GraphSet, recipe: GraphRecipe, place: Workplace
 ) -> Tensor:
     """Predictions of each model ``[models, G, tasks]``; for two classes, the probability of 1.
 
     For one target with several classes, the probability of each ``[models, G, classes]``.
     """
-    spectra = graph_spectra(graphs, recipe, device, cache)
-    store = packed_for(models[0], graphs, spectra).placed(device)
+    device = place.device
+    store = packed_for(models[0], graphs, graph_spectra(graphs, recipe, place)).placed(device)
     works = (Work(model.to(device), recipe.precision, device) for model in models)
     return torch.stack([predictions(recipe.loss, ordered_outputs(work, store)) for work in works])
 

@@ -177,7 +177,7 @@ class GraphWork(Work):
         if beside and beside.spectra and beside.recipe.matrix == self.recipe.matrix:
             return replace(self, spectra=beside.spectra, first=first)
         with place.progress.stage(f"{self.graphs.name}: spectra", 1, ""):
-            spectra = graph_spectra(self.graphs, self.recipe, place.device, place.cache)
+            spectra = graph_spectra(self.graphs, self.recipe, place)
         return replace(self, spectra=spectra, first=first)
 
     def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
@@ -287,13 +287,11 @@ def job_graphs(job: Job, place: Workplace, targets: Sequence[str] | None) -> Gra
     return chosen_targets(graphs, targets)
 
 
-def graph_spectra(
-    graphs: GraphSet, recipe: GraphRecipe, device: torch.device, cache: str | Path | None
-) -> ManySpectra:
+def graph_spectra(graphs: GraphSet, recipe: GraphRecipe, place: Workplace) -> ManySpectra:
     """The eigenpairs that a recipe needs, solved on a device, or mapped from the cache."""
-    if cache is None:
-        return decompose_many(graphs, matrix=recipe.matrix, device=device)
-    return fetch_or_solve(Path(cache), graphs, recipe.matrix, device)
+    if place.cache is None:
+        return decompose_many(graphs, matrix=recipe.matrix, device=place.device)
+    return fetch_or_solve(place.cache, graphs, recipe.matrix, place.device)
 
 
 def graph_splits(graphs: GraphSet, recipe: GraphRecipe, runs: int, seed: int) -> list[Split]:

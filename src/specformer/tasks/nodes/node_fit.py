@@ -348,7 +348,8 @@ def with_best_form(
         form: figure if math.isfinite(figure) else None
         for form, figure in zip(names, figures.tolist(), strict=True)
     }
-    taken = min(tried, key=lambda form: math.inf if (v := tried[form]) is None else metric.score(v))
+    scores = [math.inf if figure is None else metric.score(figure) for figure in tried.values()]
+    taken = names[int(np.argmin(scores))]
     each = (f"{form} {'diverged' if v is None else f'{v:.4f}'}" for form, v in tried.items())
     words = f"takes the form {taken} ({metric.label} on validation nodes: {', '.join(each)})"
     place.progress.say(f"{name}: {words}")

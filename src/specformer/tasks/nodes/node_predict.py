@@ -156,7 +156,7 @@ class NodePredictor:
             # Otherwise all workers compute together, or read the cache.
             alone = recipe.spectrum != "density" and not isinstance(graph, GraphPart)
             with workers.first_before_others() if alone else nullcontext():
-                operator = node_spectrum(graph, recipe, place.device, place.cache, workers)
+                operator = node_spectrum(graph, recipe, place)
             if "quantiles" in self.result:
                 say_distance(self.result["quantiles"], operator, source)
         return self.with_operator(graph, operator, place.device, Share(workers, graph.num_nodes))

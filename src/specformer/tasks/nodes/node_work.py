@@ -163,10 +163,7 @@ class NodeWork(Work):
         if beside and beside.spectrum and beside.recipe.spectrum_key == self.recipe.spectrum_key:
             return replace(self, spectrum=beside.spectrum)
         with place.progress.stage(f"{self.graph.name}: spectrum", 1, ""):
-            spectrum = node_spectrum(
-                self.graph, self.recipe, place.device, place.cache, place.workers
-            )
-        return replace(self, spectrum=spectrum)
+            return replace(self, spectrum=node_spectrum(self.graph, self.recipe, place))
 
     def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
         chosen, told = with_best_form(self, place, checkpoint)
@@ -297,30 +294,19 @@ def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> N
         )
 
 
-def node_spectrum(
-    graph: Graph,
-    recipe: NodeRecipe,
-    device: torch.device,
-    cache: str | Path | None,
-    workers: Workers = ALONE,
-) -> AnySpectrum:
+def node_spectrum(graph: Graph, recipe: NodeRecipe, place: Workplace) -> AnySpectrum:
     """The eigenpairs a recipe asks for, or the density, which is not cached.
 
     Of several workers, each has the rows of its own nodes: of the eigenvectors, which the first
     computes where the cache does not have them, or of the Laplacian, whose density all compute.
     """
+    device = place.device
     if recipe.loops:
         first = graph.parts.rows.start if isinstance(graph, GraphPart) else 0
         loops = sp.eye_array(*graph.adjacency.shape, k=first, format="csr")
         graph = replace(graph, adjacency=graph.adjacency + loops)
-    if workers.size > 1 and recipe.spectrum == "density":
-        share = Share(workers, graph.num_nodes)
-        own = graph.adjacency
-        if not isinstance(graph, GraphPart):
-            own = sp.csr_array(own[share.rows])
-        return approximate_rows(own, share, degree=recipe.degree, device=device)
-    if workers.size > 1:
-        return _sharded_spectrum(graph, recipe, device, cache, workers)
+    if place.workers.size > 1:
+        return _own_rows(graph, recipe, place)
     if recipe.spectrum == "density":
         return approximate(graph, degree=recipe.degree, device=device)
     size = graph.num_nodes, recipe.pairs
@@ -328,44 +314,37 @@ def node_spectrum(
     if too_large:
         gib = vector_bytes(*size, recipe.stored) / 2**30
         logger.warning("eigenvectors of %.1f GiB are streamed: %s is too small", gib, device)
+    how: dict[str, Any] = {"k": recipe.pairs, "device": device, "cache": place.cache}
     if too_large or recipe.vectors == "streamed":
-        return decompose_streamed(
-            graph, k=recipe.pairs, device=device, storage=recipe.stored, cache=cache
-        )
-    whole = decompose(graph, k=recipe.pairs, device=device, cache=cache)
-    return kept_spectrum(whole, recipe, device)
+        return decompose_streamed(graph, storage=recipe.stored, **how)
+    return kept_spectrum(decompose(graph, **how), recipe, device)
 
 
-def _sharded_spectrum(
-    graph: Graph,
-    recipe: NodeRecipe,
-    device: torch.device,
-    cache: str | Path | None,
-    workers: Workers,
-) -> Spectrum:
-    if cache is None:
+def _own_rows(graph: Graph, recipe: NodeRecipe, place: Workplace) -> AnySpectrum:
+    """One of several workers' part of a spectrum."""
+    share, device = Share(place.workers, graph.num_nodes), place.device
+    if recipe.spectrum == "density":
+        own = graph.adjacency
+        if not isinstance(graph, GraphPart):
+            own = sp.csr_array(own[share.rows])
+        return approximate_rows(own, share, degree=recipe.degree, device=device)
+    if place.cache is None:
         raise ConfigError(f"{graph.name}: workers share a spectrum through a cache; name one.")
-    share = Share(workers, graph.num_nodes)
     part = decompose_rows(
         graph,
         share.rows,
         k=recipe.pairs,
         device=device,
-        cache=cache,
-        solve=workers.is_first,
+        cache=place.cache,
+        solve=place.workers.is_first,
         content=graph.content if isinstance(graph, GraphPart) else None,
     )
-    own = ShardedSpectrum(
-        part.eigenvalues,
-        part.eigenvectors,
-        part.report,
-        across=share.sum,
-        all_nodes=graph.num_nodes,
-    )
-    fits = vectors_fit(own.num_nodes, own.num_eigenpairs, device, recipe.stored)
+    pairs = part.eigenvalues, part.eigenvectors, part.report
+    spectrum = ShardedSpectrum(*pairs, across=share.sum, all_nodes=graph.num_nodes)
+    fits = vectors_fit(spectrum.num_nodes, spectrum.num_eigenpairs, device, recipe.stored)
     if recipe.vectors == "streamed" or (recipe.vectors == "auto" and not fits):
-        return own.streamed(device, storage=recipe.stored)
-    return kept_spectrum(own, recipe, device)
+        return spectrum.streamed(device, storage=recipe.stored)
+    return kept_spectrum(spectrum, recipe, device)
 
 
 def kept_spectrum(spectrum: Spectrum, recipe: NodeRecipe, device: torch.device) -> Spectrum:
