@@ -96,7 +96,7 @@ class Setting:
     device: torch.device
     progress: Progress
     data: str | Path | None = None
-    cache: str | Path | None = None
+    cache: Path | None = None
 
     def stage(self, case: str, plan: Plan) -> AbstractContextManager[Update]:
         """Show the progress of the rounds of one case."""

@@ -139,7 +139,7 @@ def compare_models(
         check_known("model", list(made.jobs), against)
     if folder:
         check_folder(folder, made.config)
-    data = TASKS[made.first.kind].load(made.first, place)
+    data: Any = TASKS[made.first.kind].load(made.first, place)
     seconds, memory = len(made.jobs) * (made.seconds or 0.0), 0
     for job in made.jobs.values():
         with suppress(SpecformerError):  # reported when it is that model's turn
