@@ -34,7 +34,7 @@ from specformer.datasets.splits import Split
 from specformer.errors import DataNotFoundError, GraphError
 from specformer.files import user_cache
 from specformer.files.host_memory import gib
-from specformer.files.npz_archive import opened
+from specformer.files.npz_archive import load_arrays
 from specformer.graphs import (
     Graph,
     GraphSet,
@@ -135,12 +135,12 @@ def _from_platonov(name: str, root: Path) -> Graph:
     """
     path = root / f"{name.replace('-', '_')}.npz"
     fetch(f"{FILTERED_URL}/{path.name}", path)
-    with opened(path) as file:
-        edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
-        masks: dict[str, Any] = {
-            f"{part}_mask": file[f"{part}_masks"].T for part in ("train", "val", "test")
-        }
-        return replace(edges, x=file["node_features"], y=file["node_labels"], **masks)
+    file = load_arrays(path)
+    edges = as_graph(file["edges"].T, num_nodes=len(file["node_labels"]), name=name)
+    masks: dict[str, Any] = {
+        f"{part}_mask": file[f"{part}_masks"].T for part in ("train", "val", "test")
+    }
+    return replace(edges, x=file["node_features"], y=file["node_labels"], **masks)
 
 
 def graph_set_from_ogb(folder: str | Path, name: str) -> GraphSet:

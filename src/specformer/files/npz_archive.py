@@ -8,7 +8,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,47 +32,47 @@ _PICKLED = "holds pickled Python objects, which are not loaded"
 _END, _END_SIZE = b"PK\x05\x06", 22
 
 
-class NpzArchive:
-    """An open ``.npz`` file with an intact directory; arrays are read when asked for.
+def load_arrays(
+    path: Path, chosen: Callable[[list[str]], Iterable[str]] = iter
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an npz file, or those ``chosen`` from its names.
 
-    NumPy does not check this: one damaged byte of the directory can hide the arrays after it.
+    A damaged file raises an error of :data:`DAMAGE`. NumPy does not check its directory, of which
+    one damaged byte can hide the arrays after it.
     """
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
+    with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if len(members) != _entries(archive):
             raise zipfile.BadZipFile("its directory does not name all of its arrays")
-        self._archive = archive
-        self._members = {member.filename.removesuffix(".npy"): member for member in members}
-        #: The names of its arrays.
-        self.files = list(self._members)
-        if len(self.files) != len(members):
+        named = {member.filename.removesuffix(".npy"): member for member in members}
+        if len(named) != len(members):
             raise zipfile.BadZipFile("two of its arrays have the same name")
         for member in members:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise zipfile.BadZipFile("its arrays are compressed in an unusual way")
             with archive.open(member):  # this compares its name with that in the directory
                 pass
+        return {key: _array(archive, key, named[key]) for key in chosen(list(named))}
 
-    def __getitem__(self, key: str) -> NDArray[Any]:
-        """Read one array; its checksum is compared."""
-        member = self._members[key]
-        if member.file_size > raised(free := free_bytes()):
-            raise ValueError(
-                f"{key} unpacks to {gib(member.file_size)}, but {gib(free)} of memory are free"
-            )
-        try:
-            with self._archive.open(member) as file:
-                array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-                if file.read(1):  # otherwise a shape that is too small would go unnoticed
-                    raise ValueError(f"{key} holds more than its shape says")
-        except MemoryError:
-            raise ValueError(f"{key} does not fit into memory") from None
-        except ValueError as error:
-            if "allow_pickle" not in str(error):
-                raise
-            raise ValueError(f"{key} {_PICKLED}") from None
-        return array
+
+def _array(archive: zipfile.ZipFile, key: str, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Read one array; its checksum is compared."""
+    if member.file_size > raised(free := free_bytes()):
+        raise ValueError(
+            f"{key} unpacks to {gib(member.file_size)}, but {gib(free)} of memory are free"
+        )
+    try:
+        with archive.open(member) as file:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            if file.read(1):  # otherwise a shape that is too small would go unnoticed
+                raise ValueError(f"{key} holds more than its shape says")
+    except MemoryError:
+        raise ValueError(f"{key} does not fit into memory") from None
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise ValueError(f"{key} {_PICKLED}") from None
+    return array
 
 
 def _entries(archive: zipfile.ZipFile) -> int:
@@ -84,13 +84,6 @@ def _entries(archive: zipfile.ZipFile) -> int:
     tail = file.read()
     (count,) = struct.unpack_from("<H", tail, tail.rindex(_END) + 10)
     return int(count)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[NpzArchive]:
-    """Open an npz file; a damaged one raises an error of :data:`DAMAGE`."""
-    with zipfile.ZipFile(path) as archive:
-        yield NpzArchive(archive)
 
 
 @contextmanager
@@ -112,19 +105,22 @@ def read_arrays(
         raise GraphError("is not readable: check its permissions")
     if not zipfile.is_zipfile(path):
         raise GraphError("is not an npz archive, or only part of one")
+
+    def chosen(names: list[str]) -> list[str]:
+        for key in required:
+            if key not in names:
+                needs = " and ".join(filter(None, (", ".join(required[:-1]), required[-1])))
+                has = ", ".join(map(repr, names[:8])) or "nothing"
+                told = f"a file of {holding} needs {needs}; this one has {has}"
+                raise GraphError(f"has no {key!r}; {told}")
+        for key in names:
+            meant = None if key in known else nearest(key, known, alike=0.8)
+            if meant is not None and meant not in names:
+                logger.warning("%s: the key %r is ignored; did you mean %r?", path, key, meant)
+        return [key for key in names if key in known]
+
     try:
-        with opened(path) as archive:
-            for key in required:
-                if key not in archive.files:
-                    needs = " and ".join(filter(None, (", ".join(required[:-1]), required[-1])))
-                    has = ", ".join(map(repr, archive.files[:8])) or "nothing"
-                    told = f"a file of {holding} needs {needs}; this one has {has}"
-                    raise GraphError(f"has no {key!r}; {told}")
-            for key in archive.files:
-                meant = None if key in known else nearest(key, known, alike=0.8)
-                if meant is not None and meant not in archive.files:
-                    logger.warning("%s: the key %r is ignored; did you mean %r?", path, key, meant)
-            return {key: archive[key] for key in archive.files if key in known}
+        return load_arrays(path, chosen)
     except DAMAGE as error:
         reason = str(error).partition("\n")[0]
         if _PICKLED in reason:

@@ -32,7 +32,7 @@ from specformer.files.documents import (
     unsealed,
     write_yaml,
 )
-from specformer.files.npz_archive import DAMAGE, opened, write_arrays
+from specformer.files.npz_archive import DAMAGE, load_arrays, write_arrays
 from specformer.nn.pretrained import Pretrained
 from specformer.training.runs.curves import plot_losses, readings, run_table
 from specformer.training.runs.environment import environment
@@ -225,8 +225,7 @@ class RunFolder:
     def outputs(self) -> dict[str, np.ndarray]:
         path = self._unaltered(OUTPUTS)
         try:
-            with opened(path) as file:
-                return {name: file[name] for name in file.files}
+            return load_arrays(path)
         except DAMAGE as error:
             raise RunError(f"{path}: missing or damaged ({error}).") from error
 
