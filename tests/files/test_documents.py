@@ -18,7 +18,7 @@ from specformer.datasets.signals import image_signal
 from specformer.errors import GraphError
 from specformer.files import write_json
 from specformer.files.documents import (
-    Manifest,
+    file_states,
     parse_json,
     parse_yaml,
     read_json,
@@ -26,6 +26,7 @@ from specformer.files.documents import (
     read_yaml,
     sealed,
     unsealed,
+    write_manifest,
     write_yaml,
 )
 from specformer.files.host_memory import free_bytes
@@ -176,40 +177,37 @@ def test_what_has_no_checksum_is_taken_as_it_is(value):
 
 
 @pytest.fixture
-def manifest(tmp_path: Path) -> Manifest:
+def manifest(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"first")
-    manifest = Manifest(tmp_path / "sums.json")
-    manifest.write({"in/a": None, "b": b"second"})
+    write_manifest(tmp_path / "sums.json", {"in/a": None, "b": b"second"})
     (tmp_path / "b").write_bytes(b"second")
-    return manifest
+    return tmp_path / "sums.json"
 
 
-def test_sums_are_those_of_sha256(manifest: Manifest) -> None:
+def test_sums_are_those_of_sha256(manifest: Path) -> None:
     expected = {"in/a": b"first", "b": b"second"}
-    assert json.loads(manifest.path.read_text())["sha256"] == {
+    assert json.loads(manifest.read_text())["sha256"] == {
         name: hashlib.sha256(content).hexdigest() for name, content in expected.items()
     }
-    assert manifest.states() == {"in/a": "intact", "b": "intact"}
+    assert file_states(manifest) == {"in/a": "intact", "b": "intact"}
 
 
-def test_what_was_altered_or_is_gone_shows(manifest: Manifest) -> None:
-    folder = manifest.path.parent
-    (folder / "b").write_bytes(b"secone")
-    assert manifest.is_altered("b")
-    assert not manifest.is_altered("in/a")
-    assert not manifest.is_altered("of no concern")
-    (folder / "in" / "a").unlink()
-    assert manifest.states() == {"in/a": "missing", "b": "altered"}
+def test_what_was_altered_or_is_gone_shows(manifest: Path) -> None:
+    (manifest.parent / "b").write_bytes(b"secone")
+    assert file_states(manifest, "b") == {"b": "altered"}
+    assert file_states(manifest, "in/a") == {"in/a": "intact"}
+    assert file_states(manifest, "of no concern") == {}
+    (manifest.parent / "in" / "a").unlink()
+    assert file_states(manifest) == {"in/a": "missing", "b": "altered"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": [1]}', '{"sha256": {"a": 1}}'])
-def test_a_damaged_manifest_is_an_error(manifest: Manifest, text: str) -> None:
-    manifest.path.write_text(text)
+def test_a_damaged_manifest_is_an_error(manifest: Path, text: str) -> None:
+    manifest.write_text(text)
     with pytest.raises(ValueError):  # noqa: PT011
-        manifest.states()
+        file_states(manifest)
 
 
 def test_without_one_nothing_is_said(tmp_path: Path) -> None:
-    assert Manifest(tmp_path / "absent").sums() == {}
-    assert not Manifest(tmp_path / "absent").is_altered("a")
+    assert file_states(tmp_path / "absent") == {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -57,8 +56,7 @@ def parse_record(kind: type[Record], text: str) -> Record:
     """Parse JSON into a data class whose fields are text and numbers; else a ``ValueError``.
 
     Example:
-        >>> from dataclasses import dataclass
-        >>> @dataclass
+        >>>         >>> @dataclass
         ... class Reading:
         ...     seconds: float
         >>> parse_record(Reading, '{"seconds": "3"}')
@@ -215,48 +213,38 @@ def _digest(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """SHA-256 of some of a folder's files by name; tells whether one was altered."""
+def write_manifest(path: Path, files: Mapping[str, bytes | None]) -> None:
+    """Write the SHA-256 of files in its folder; give the content of those not on the disk yet."""
+    path.unlink(missing_ok=True)  # an older manifest must not describe new files
+    sums = {
+        name: _file_digest(path.parent / name)
+        if content is None
+        else hashlib.sha256(content).hexdigest()
+        for name, content in files.items()
+    }
+    write_json(path, sealed({"sha256": sums}))
 
-    path: Path
 
-    def write(self, files: Mapping[str, bytes | None]) -> None:
-        """Write the checksums of these files; give the content of those not on the disk yet."""
-        self.path.unlink(missing_ok=True)  # an older manifest must not describe new files
-        sums = {
-            name: _file_digest(self.path.parent / name)
-            if content is None
-            else hashlib.sha256(content).hexdigest()
-            for name, content in files.items()
-        }
-        write_json(self.path, sealed({"sha256": sums}))
+def file_states(path: Path, *names: str) -> dict[str, State]:
+    """The state of every file that a manifest lists, or of those with these names.
 
-    def sums(self) -> dict[str, str]:
-        """Checksums by name; empty without a manifest; ``ValueError`` if it is damaged."""
-        try:
-            content = unsealed(read_json(self.path))
-        except FileNotFoundError:
-            return {}
-        sums = content.get("sha256") if isinstance(content, dict) else None
-        if not isinstance(sums, dict) or not all(isinstance(each, str) for each in sums.values()):
-            raise ValueError("it does not hold checksums")
-        return sums
-
-    def states(self) -> dict[str, State]:
-        """The state of every file."""
-        return {name: self._state(name, digest) for name, digest in self.sums().items()}
-
-    def is_altered(self, name: str) -> bool:
-        """Whether a file exists and has changed; False if it is not in the manifest."""
-        digest = self.sums().get(name)
-        return digest is not None and self._state(name, digest) == "altered"
-
-    def _state(self, name: str, digest: str) -> State:
-        path = self.path.parent / name
-        if not path.is_file():
-            return "missing"
-        return "intact" if _file_digest(path) == digest else "altered"
+    Empty without a manifest; ``ValueError`` if it is damaged.
+    """
+    try:
+        content = unsealed(read_json(path))
+    except FileNotFoundError:
+        return {}
+    sums = content.get("sha256") if isinstance(content, dict) else None
+    if not isinstance(sums, dict) or not all(isinstance(each, str) for each in sums.values()):
+        raise ValueError("it does not hold checksums")
+    states: dict[str, State] = {}
+    for name in sums.keys() & names if names else sums:
+        file = path.parent / name
+        if not file.is_file():
+            states[name] = "missing"
+        else:
+            states[name] = "intact" if _file_digest(file) == sums[name] else "altered"
+    return states
 
 
 def _file_digest(path: Path) -> str:

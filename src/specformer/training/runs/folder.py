@@ -23,13 +23,14 @@ from specformer.files import json_text, write_json, write_text
 from specformer.files.atomic import locked
 from specformer.files.documents import (
     MALFORMED,
-    Manifest,
     State,
+    file_states,
     read_json,
     read_json_lines,
     read_yaml,
     sealed,
     unsealed,
+    write_manifest,
     write_yaml,
 )
 from specformer.files.npz_archive import DAMAGE, load_arrays, write_arrays
@@ -254,10 +255,10 @@ class RunFolder:
     def _unaltered(self, name: str) -> Path:
         """The path of a file; refused if it was altered since the run ended."""
         try:
-            altered = self.is_finished and self._manifest.is_altered(name)
+            states = file_states(self.path / CHECKSUMS, name) if self.is_finished else {}
         except (OSError, ValueError) as error:
-            raise RunError(f"{self._manifest.path}: damaged ({error}); remove it.") from error
-        if altered:
+            raise RunError(f"{self.path / CHECKSUMS}: damaged ({error}); remove it.") from error
+        if states.get(name) == "altered":
             raise RunError(
                 f"{self.path / name}: was altered or damaged since the run ended; put the file "
                 f"back as it was, or remove {CHECKSUMS} to use it as it is."
@@ -285,7 +286,7 @@ class RunFolder:
     @property
     def _is_intact(self) -> bool:
         try:
-            states = set(self._manifest.states().values())
+            states = set(file_states(self.path / CHECKSUMS).values())
         except (OSError, ValueError):
             return False
         return states == {"intact"}
@@ -298,9 +299,9 @@ class RunFolder:
         if not self.is_finished:
             raise RunError(f"{self.path}: the run is not finished{self._go_on()}.")
         try:
-            states = self._manifest.states()
+            states = file_states(self.path / CHECKSUMS)
         except (OSError, ValueError) as error:
-            raise RunError(f"{self._manifest.path}: damaged ({error}).") from error
+            raise RunError(f"{self.path / CHECKSUMS}: damaged ({error}).") from error
         if not states:
             raise RunError(f"{self.path}: has no {CHECKSUMS}, so that it cannot be verified.")
         for name in [name for name in states if name.endswith(f"/{CHECKSUMS}")]:
@@ -346,9 +347,9 @@ class RunFolder:
         self.write_metrics(readings(arrays, str(result.get("metric") or "accuracy")))
         self.write_outputs(arrays)
         # Before the result, so that no finished run is without them.
-        self._manifest.write(
-            {**dict.fromkeys(self._written()), RESULT: json_text(sealed(complete)).encode()}
-        )
+        content = json_text(sealed(complete)).encode()
+        files = {**dict.fromkeys(self._written()), RESULT: content}
+        write_manifest(self.path / CHECKSUMS, files)
         self.write_result(complete)
         self.discard_checkpoints()
         return complete
