@@ -647,7 +647,7 @@ def test_a_table_that_is_interrupted_says_how_to_go_on(call, here, monkeypatch):
         begin()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("specformer.paper.model_tables.table3", stopped)
+    monkeypatch.setattr("specformer.paper.tables.table3", stopped)
     said = "Stopped. Go on with: specformer table 3 -q --out runs/table-3\n"
     assert call("table", 3, "-q") == (130, "", said)
     assert call("table", 3, "-q", "--out", "runs/table-3") == (130, "", said)

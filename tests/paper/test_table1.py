@@ -11,7 +11,7 @@ from tests.tasks.jobs import run_table
 from specformer.datasets import FILTERS
 from specformer.errors import ConfigError, DataNotFoundError
 from specformer.paper.published import TABLE_1
-from specformer.paper.table1 import table1
+from specformer.paper.tables import table1
 from specformer.tasks.recipes.settings import shipped
 from specformer.tasks.signals.signal_work import MODELS, signal_recipe
 from specformer.training.runs.progress import Silent

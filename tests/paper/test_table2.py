@@ -12,10 +12,10 @@ from benchmarks.ledger import add, check, rendered
 from specformer.datasets import csbm
 from specformer.errors import ConfigError, DataNotFoundError
 from specformer.graphs import write_npz
-from specformer.paper.model_tables import NODE_TABLE, table2
 from specformer.paper.published import TABLE_2
 from specformer.paper.recorded import recorded_rows
 from specformer.paper.table_rows import contestant_name, interval
+from specformer.paper.tables import NODE_TABLE, table2
 from specformer.reports.html import render_report
 from specformer.reports.looks import look
 from specformer.tasks.nodes import node_work as module

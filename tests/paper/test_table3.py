@@ -13,10 +13,10 @@ from tests.tasks.jobs import run_table
 from benchmarks.ledger import add, check, markdown_table
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet, write_graph_set
-from specformer.paper.model_tables import GRAPH_TABLE, _graph_rows, table3
 from specformer.paper.published import TABLE_3
 from specformer.paper.recorded import recorded_rows
 from specformer.paper.table_rows import table_grid, with_cited
+from specformer.paper.tables import GRAPH_TABLE, _graph_rows, table3
 from specformer.training.evaluation.summaries import summary
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent

@@ -15,9 +15,9 @@ from benchmarks.ledger import add, check, rendered
 from specformer.datasets import csbm
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet, write_graph_set, write_npz
-from specformer.paper.model_tables import ABLATED, VARIANTS, table2, table4
 from specformer.paper.published import TABLE_4
 from specformer.paper.table_rows import table_grid
+from specformer.paper.tables import ABLATED, VARIANTS, table2, table4
 from specformer.reports.html import render_report
 from specformer.training.runs.folder import RunFolder
 from specformer.training.runs.progress import Silent

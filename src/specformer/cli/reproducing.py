@@ -101,9 +101,8 @@ def table(
 def _run_table(config: dict[str, Any], shared: Shared) -> None:
     """Run a table by its configuration, and show it."""
     from specformer.cli.terminal import show_paper_table
-    from specformer.paper.model_tables import table2, table3, table4
-    from specformer.paper.table1 import table1
     from specformer.paper.table_rows import with_cited
+    from specformer.paper.tables import table1, table2, table3, table4
 
     number: int = config["table"]
     parts: dict[str, Any] = {

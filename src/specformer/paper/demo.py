@@ -22,9 +22,18 @@ def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.
     """Run the demo; returns the result and the arrays of its report."""
     started = time.perf_counter()
     settings = shipped("demo.yaml")
-    filters, arrays, grid = _filters(settings["filters"], place, seed)
-    spectra, rows = [grid], []
-    nodes = settings["nodes"]
+    filters, nodes = settings["filters"], settings["nodes"]
+    signals = photographs(filters["size"], filters["images"])
+    grid = decompose(signals.graph, device=place.device, mirrors=signals.mirrors)
+    ours = build(SignalRecipe, filters["specformer"], "demo.yaml: filters: specformer")
+    theirs = build(SignalRecipe, filters["baselines"], "demo.yaml: filters: baselines")
+    recipes = {"specformer": ours, "gprgnn": theirs, "bernnet": theirs}
+    contestants = [Contestant(model, "demo", own, model) for model, own in recipes.items()]
+    learned, arrays, _ = learn_filters(
+        signals, grid, filters["names"], contestants, seed=seed, progress=place.progress
+    )
+    spectra = [{"name": signals.graph.name, **grid.summary()}]
+    rows = []
     recipe = build(NodeRecipe, nodes["recipe"], "demo.yaml: nodes: recipe")
     for homophily in nodes["homophily"]:
         graph = csbm(homophily, num_nodes=nodes["num_nodes"], seed=seed)
@@ -40,23 +49,7 @@ def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.
         "title": "Specformer on embedded data",
         "seconds": time.perf_counter() - started,
         "spectra": spectra,
-        "filters": filters,
+        "filters": learned,
         "nodes": rows,
     }
     return result, arrays
-
-
-def _filters(
-    settings: dict[str, Any], place: Workplace, seed: int
-) -> tuple[list[dict[str, Any]], dict[str, np.ndarray], dict[str, Any]]:
-    """Rows and arrays of filters learned on photographs, and a summary of the grid's spectrum."""
-    signals = photographs(settings["size"], settings["images"])
-    spectrum = decompose(signals.graph, device=place.device, mirrors=signals.mirrors)
-    ours = build(SignalRecipe, settings["specformer"], "demo.yaml: filters: specformer")
-    theirs = build(SignalRecipe, settings["baselines"], "demo.yaml: filters: baselines")
-    recipes = {"specformer": ours, "gprgnn": theirs, "bernnet": theirs}
-    contestants = [Contestant(model, "demo", own, model) for model, own in recipes.items()]
-    rows, arrays, _ = learn_filters(
-        signals, spectrum, settings["names"], contestants, seed=seed, progress=place.progress
-    )
-    return rows, arrays, {"name": signals.graph.name, **spectrum.summary()}

@@ -16,8 +16,7 @@ from specformer.datasets import csbm
 from specformer.errors import RunError
 from specformer.nn.filter import EigenvalueEncoding, SpectralFilter
 from specformer.nn.spectral_model import attention_matrix
-from specformer.paper.model_tables import table2
-from specformer.paper.table1 import table1
+from specformer.paper.tables import table1, table2
 from specformer.reports.looks import HEAT, INK, MUTED, head_looks
 from specformer.reports.plots import spectral_plots
 from specformer.reports.plots.drawing import panels, styled

@@ -121,7 +121,9 @@ _LABELS = {
     "grpe": "GRPE",
     "egt": "EGT",
 }
-_SPARE_HUES = ("blue", "green", "pink", "olive", "sky", "plum", "slate")
+#: Hues of models without an entry, of heads and of classes.
+HUES = ("blue", "vermilion", "green", "pink", "olive", "sky", "plum", "slate")
+_SPARE_HUES = tuple(hue for hue in HUES if hue != "vermilion")
 
 
 #: The name of a model, or a look.
@@ -148,7 +150,7 @@ def look(model: str | Look) -> Look:
 
 def head_looks(heads: int) -> list[Look]:
     """Looks for the heads of one Specformer."""
-    hues = ("vermilion", "blue", "green", "pink", "olive", "sky", "plum", "slate")
+    hues = ("vermilion", *_SPARE_HUES)
     return [
         Look(f"head {head + 1}", hues[head % len(hues)], () if head < len(hues) else (3, 1.2))
         for head in range(heads)

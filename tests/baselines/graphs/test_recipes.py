@@ -15,8 +15,8 @@ from specformer.baselines.graphs import GRAPH_BASELINES
 from specformer.datasets import GRAPH_SETS, graph_set
 from specformer.errors import ConfigError
 from specformer.graphs import read_graph_set, write_graph_set
-from specformer.paper.model_tables import table3
 from specformer.paper.published import TABLE_3
+from specformer.paper.tables import table3
 from specformer.tasks.graphs.graph_models import graph_model
 from specformer.tasks.graphs.graph_recipe import BaselineRecipe, graph_recipe
 from specformer.training.runs.progress import Silent

@@ -19,7 +19,7 @@ from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
 from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
-from specformer.paper.model_tables import table3
+from specformer.paper.tables import table3
 from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.variants import Rows
 from specformer.tasks.graphs import graph_recipe as recipes

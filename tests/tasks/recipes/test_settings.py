@@ -16,8 +16,8 @@ from specformer.datasets import GRAPH_SETS, NODE_SETS, csbm
 from specformer.errors import ConfigError
 from specformer.graphs import write_graph_set, write_npz
 from specformer.nn import Specformer
-from specformer.paper.model_tables import table2, table3
 from specformer.paper.table_rows import table_grid
+from specformer.paper.tables import table2, table3
 from specformer.tasks.graphs import graph_recipe as many_recipes
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS, graph_model
 from specformer.tasks.graphs.graph_recipe import graph_recipe, graph_recipes_for

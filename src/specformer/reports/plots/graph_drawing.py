@@ -18,8 +18,6 @@ _SIZE, _MARGIN = (520.0, 400.0), 12.0
 _STEPS = 60
 #: The strength of edges' pull, and the number of edges above which they are drawn fainter.
 _PULL, _MANY_EDGES = 3.0, 800
-#: Hues of classes, in order; more classes than hues share them.
-HUES = ("blue", "vermilion", "green", "pink", "olive", "sky", "plum", "slate")
 
 
 @dataclass(frozen=True)

@@ -203,21 +203,19 @@ def attention_heatmap(matrix: np.ndarray, *, title: str = "", subtitle: str = ""
     A band without eigenvalues has a row of zeros.
     """
     figure, (axis,) = panels(2.0, 2.12, left=0.4, bottom=0.42)
-    size = len(matrix)
     shares = np.nan_to_num(matrix)
     texts = [
         [f"{x:.2f}" if np.isfinite(x) and drawn.any() else numbers.NONE for x in row]
         for row, drawn in zip(matrix, shares, strict=True)
     ]
-    centres = np.arange(size) + 0.5
-    labels = BANDS if size == len(BANDS) else [str(index + 1) for index in range(size)]
+    centres = np.arange(len(BANDS)) + 0.5
     notes = (
-        f"{labels[row]} draws on {labels[column]}: {share:.4f}"
+        f"{BANDS[row]} draws on {BANDS[column]}: {share:.4f}"
         for (row, column), share in np.ndenumerate(shares)
     )
     draw_cells(axis, np.clip(shares, 0, 1), texts, notes)
-    axis.set_xticks(centres, labels)
-    axis.set_yticks(centres, labels, rotation=90, va="center")
+    axis.set_xticks(centres, BANDS)
+    axis.set_yticks(centres, BANDS, rotation=90, va="center")
     axis.set_xlabel("draws on")
     axis.set_ylabel("band")
     add_title(axis, title, subtitle=subtitle)

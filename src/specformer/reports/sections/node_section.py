@@ -8,8 +8,8 @@ import numpy as np
 from markupsafe import Markup
 
 from specformer.reports import numbers
-from specformer.reports.looks import Look
-from specformer.reports.plots.graph_drawing import HUES, Paint, graph_svg, spectral_layout
+from specformer.reports.looks import HUES, Look
+from specformer.reports.plots.graph_drawing import Paint, graph_svg, spectral_layout
 from specformer.reports.plots.prediction_plots import accuracy_plot, calibration_plot, share_plot
 from specformer.reports.plots.spectral_plots import ENERGIES, attention_image, energy_plot
 from specformer.reports.sections import pictures

@@ -1,4 +1,4 @@
-r"""Tables 2, 3 and 4: models on single graphs and on many, with each of their recipes."""
+r"""The paper's tables: models on images, on single graphs and on many, by their recipes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specformer.datasets import GRAPH_SETS
+from specformer.datasets import FILTERS, GRAPH_SETS, paper_images
 from specformer.errors import ConfigError, check_known
-from specformer.paper.published import PCQM4MV2, TABLE_2, TABLE_3, TABLE_4
+from specformer.paper.published import PCQM4MV2, TABLE_1, TABLE_2, TABLE_3, TABLE_4
 from specformer.paper.table_rows import VARIANT_NAMES, at_end, by_itself, table_row
 from specformer.reports.variants import array_name
+from specformer.spectrum import decompose
 from specformer.tasks.graphs.graph_lanes import LaneRun, check_lanes, train_in_lanes
 from specformer.tasks.graphs.graph_models import GRAPH_MODELS
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe, graph_recipes_for
 from specformer.tasks.graphs.graph_work import check_start
 from specformer.tasks.job import Job, Kind, Workplace
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
-from specformer.tasks.recipes.settings import NAMED, START
+from specformer.tasks.recipes.settings import NAMED, START, shipped
 from specformer.tasks.resolve import TASKS
+from specformer.tasks.signals.signal_work import MODELS, Contestant, learn_filters, signal_recipe
 from specformer.tasks.task import Work
 from specformer.training.runs.checkpoint import numbered
 
@@ -59,6 +61,66 @@ class Loaded(NamedTuple):
     job: Job
     work: Any
     before: float | None = None
+
+
+def table1(
+    *,
+    images: int | Sequence[int] | None = None,
+    filters: Sequence[str] = tuple(FILTERS),
+    models: Sequence[str] = MODELS,
+    recipes: Sequence[str] | None = None,
+    assignments: Sequence[str] = (),
+    place: Workplace,
+    seed: int = 0,
+) -> Outcome:
+    """Run the table of filters of images, or the part of it that is asked for.
+
+    Every model trains with the recipe ``paper``; Specformer also with each other recipe. ``images``
+    is a count of images, from the first, or a list of their numbers.
+
+    Returns the result (with ``rows``) and the arrays of a report.
+    """
+    check_known("filter", FILTERS, *filters)
+    check_known("model", MODELS, *models)
+    names = list(shipped("filters.yaml")) if recipes is None else list(recipes)
+    contestants = [
+        Contestant(model, name, signal_recipe(name, assignments), array_name(model, name))
+        for model in models
+        for name in (names if model == "specformer" else ["paper"])
+    ]
+    signals = paper_images(place.data)
+    if images is None or isinstance(images, int):
+        signals = signals.first(images)
+    else:
+        signals = signals.numbered(images)
+    started = time.perf_counter()
+    with place.progress.stage("spectrum of the grid", 1, ""):
+        spectrum = decompose(
+            signals.graph, device=place.device, cache=place.cache, mirrors=signals.mirrors
+        )
+    spectrum_seconds = time.perf_counter() - started
+    entries, arrays, _ = learn_filters(
+        signals, spectrum, filters, contestants, seed=seed, progress=place.progress
+    )
+    result = {
+        "table": 1,
+        "title": "Learning spectral filters (Table 1)",
+        "seconds": time.perf_counter() - started,
+        "spectrum_seconds": spectrum_seconds,
+        "spectra": [{"name": signals.graph.name, **spectrum.summary()}],
+        "recipes": {
+            contestant.recipe_name: asdict(contestant.recipe) for contestant in contestants
+        },
+        "rows": [
+            table_row(
+                entry, metric, entry[metric], TABLE_1[entry["model"]][metric][entry["filter"]]
+            )
+            for entry in entries
+            for metric in ("sse", "r2")
+        ],
+        "filters": entries,
+    }
+    return result, arrays
 
 
 def table2(
