@@ -192,7 +192,7 @@ class GraphSpecformer(SpectralModel):
             update = cast(PairUpdate, self.updates[layer])
             states = update(states, nodes, pairs)
             nodes = conv(nodes, bonds, update.weights(states, pairs), pairs)
-        return cast(Tensor, self.last_norm(at_least_float32(nodes), pairs.nodes))
+        return cast(Tensor, self.last_norm(nodes, pairs.nodes))
 
     def responses(self, batch: PackedGraphs | Data) -> list[Tensor]:
         """New eigenvalues ``[B, max_nodes, heads]`` of every filter: one, or one per layer.

@@ -61,9 +61,7 @@ class GatedGCNLayer(nn.Module):
         total = bonds.sum(gates) + _EPS
         placed = nodes if places is None else torch.cat([nodes, places], dim=-1)
         summed = bonds.sum(bonds.at_sources(self.value(placed)) * gates) / total
-        update = self.node_norm(
-            at_least_float32(self.own(placed) + summed), bonds.layout.nodes, "relu"
-        )
+        update = self.node_norm(self.own(placed) + summed, bonds.layout.nodes, "relu")
         # Unused room stays zero; otherwise it could grow without bound.
         change = self.bond_norm(mixed, bonds.counted, "relu") * bonds.counted.share
         if places is not None and self.place_own is not None and self.place_value is not None:

@@ -10,7 +10,6 @@ from specformer.baselines.graphs.gin import gine_sum
 from specformer.baselines.graphs.graph_baseline import (
     GraphBaseline,
     PairAttention,
-    batch_normalised,
     two_layer_mlp,
 )
 from specformer.nn.conv.graph_conv import Pooling
@@ -52,10 +51,9 @@ class GPSLayer(nn.Module):
         attended = bonds.layout.from_dense(
             self.attention(bonds.layout.to_dense(nodes), bonds.attention_bias)
         )
-        mixed = batch_normalised(self.local_norm, nodes + local, rows) + batch_normalised(
-            self.attention_norm, nodes + self.dropout(attended), rows
-        )
-        return batch_normalised(self.norm, mixed + self.dropout(self.mlp(mixed)), rows)
+        mixed = self.local_norm(nodes + local, rows)
+        mixed = mixed + self.attention_norm(nodes + self.dropout(attended), rows)
+        return self.norm(mixed + self.dropout(self.mlp(mixed)), rows)
 
 
 class GPS(GraphBaseline):
@@ -97,7 +95,7 @@ class GPS(GraphBaseline):
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         walks = return_probabilities(bonds, self.walk_steps)
-        encoded = self.walks(batch_normalised(self.walk_norm, walks, bonds.layout.nodes))
+        encoded = self.walks(self.walk_norm(walks, bonds.layout.nodes))
         nodes = torch.cat([self.atoms(batch), encoded], dim=-1)
         kinds = self.bonds(batch.bond_table)
         for layer in self.layers:

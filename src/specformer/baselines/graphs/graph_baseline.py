@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from specformer.baselines.baseline import Baseline
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.errors import ConfigError
-from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import at_least_float32
 from specformer.nn.argument_checks import check_split, whole_numbers
 from specformer.nn.conv.embedding import FeatureEmbedding, NodeEmbedding
 from specformer.nn.conv.graph_conv import Pooling, pool
@@ -114,7 +112,7 @@ class GraphBaseline(Baseline):
         kinds = [embedding(batch.bond_table) for embedding in self.bond_tables]
         kinds = kinds * self.depth if len(kinds) == 1 else kinds or [None] * self.depth
         for of_bonds, layer, norm in zip(kinds, self.layers, self.norms, strict=True):
-            out = at_least_float32(layer(nodes, of_bonds, bonds, *known))
+            out = layer(nodes, of_bonds, bonds, *known)
             nodes = nodes + self.dropout(norm(out, bonds.layout.nodes, "relu"))
         return nodes
 
@@ -175,13 +173,6 @@ class PairAttention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(-2))
 
 
-def two_layer_mlp(
-    channels: int, hidden: int, activation: type[nn.Module] = nn.ReLU
-) -> nn.Sequential:
-    """An MLP with one hidden layer."""
-    return nn.Sequential(Linear(channels, hidden), activation(), Linear(hidden, channels))
-
-
-def batch_normalised(norm: BatchNorm, rows: Tensor, counted: CountedRows) -> Tensor:
-    """Batch normalisation over the rows that count, at least in float32."""
-    return norm(at_least_float32(rows), counted)
+def two_layer_mlp(channels: int, hidden: int) -> nn.Sequential:
+    """An MLP with one hidden layer and ReLU."""
+    return nn.Sequential(Linear(channels, hidden), nn.ReLU(), Linear(hidden, channels))

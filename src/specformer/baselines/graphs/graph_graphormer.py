@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds, ShortestPaths
-from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention, two_layer_mlp
+from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention
 from specformer.kernels.segments import at_least_float32
-from specformer.nn.layers.linear import Linear
+from specformer.nn.layers.linear import Linear, feed_forward
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 _INIT_STD = 0.02
@@ -29,7 +29,7 @@ class GraphormerLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(channels)
         self.attention = PairAttention(channels, num_heads, attention_dropout)
         self.norm = nn.LayerNorm(channels)
-        self.mlp = two_layer_mlp(channels, channels, nn.GELU)
+        self.mlp = feed_forward(channels, channels)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, bias: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import (
     GraphBaseline,
     PairAttention,
-    batch_normalised,
     two_layer_mlp,
 )
 from specformer.errors import ConfigError
@@ -129,8 +128,8 @@ class SANLayer(nn.Module):
         value = at_least_float32(self.value(nodes))
         summed = filtered_sum(value, at_least_float32(gates), layout.by_source, layout.by_target)
         update = self.dropout(self.out(summed))
-        nodes = batch_normalised(self.first_norm, nodes + update, rows)
-        return batch_normalised(self.second_norm, nodes + self.dropout(self.mlp(nodes)), rows)
+        nodes = self.first_norm(nodes + update, rows)
+        return self.second_norm(nodes + self.dropout(self.mlp(nodes)), rows)
 
     def shares(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
         """The attention weights ``[P, heads]``."""

@@ -310,24 +310,19 @@ class GraphBases(nn.Module):
 
     def forward(self, entries: Tensor, pairs: GraphPairs) -> Tensor | Logits:
         """The weights of every pair and channel; as logits if a kernel takes their softmax."""
-        hidden = gelu_lift(entries, *self._first_map(entries, pairs))
-        out: Tensor = self.dropout(self._second(hidden, pairs))
-        return softmax_over_sources(out, pairs) if self.normalise else out
-
-    def _first_map(self, entries: Tensor, pairs: GraphPairs) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the first layer, with its normalisation folded in."""
-        if self.first_norm is None:
-            return self.first.weight, self.first.bias
-        statistics = pairs.statistics(entries, self.first_norm)
-        return self.first_norm.folded(self.first, statistics)
-
-    def _second(self, hidden: Tensor, pairs: GraphPairs) -> Tensor:
+        first: tuple[Tensor, Tensor] = self.first.weight, self.first.bias
+        if self.first_norm is not None:  # folded in
+            first = self.first_norm.folded(self.first, pairs.statistics(entries, self.first_norm))
+        hidden = gelu_lift(entries, *first)
         if self.second_norm is not None and isinstance(self.activation, nn.GELU):
-            return self.second_norm.activated(self.second, hidden, pairs.pairs, "gelu")
-        out = self.second(hidden)
-        if self.second_norm is not None:
-            out = self.second_norm(at_least_float32(out), pairs.pairs)
-        return self.activation(out)
+            out = self.second_norm.activated(self.second, hidden, pairs.pairs, "gelu")
+        else:
+            out = self.second(hidden)
+            if self.second_norm is not None:
+                out = self.second_norm(out, pairs.pairs)
+            out = self.activation(out)
+        weights: Tensor = self.dropout(out)
+        return softmax_over_sources(weights, pairs) if self.normalise else weights
 
     def extra_repr(self) -> str:
         return f"normalise={self.normalise!r}"
@@ -365,7 +360,7 @@ class GraphConv(nn.Module):
     ) -> Tensor:
         summed = message_sum(nodes, bonds, self.message, bases, pairs)
         if self.norm is not None:
-            summed = self.norm.gelu(signed_root(at_least_float32(summed)), pairs.nodes)
+            summed = self.norm(signed_root(at_least_float32(summed)), pairs.nodes, "gelu")
         nodes = nodes + self.dropout(summed)
         hidden = self.first_norm.activated(self.first, nodes, pairs.nodes)
         update = self.second_norm.activated(self.second, hidden, pairs.nodes)

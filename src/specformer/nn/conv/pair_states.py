@@ -52,7 +52,7 @@ class PairUpdate(nn.Module):
 
     def forward(self, states: Tensor, nodes: Tensor, pairs: GraphPairs) -> Tensor:
         mixed = gate_pairs(self.ends(nodes), self.own(states), pairs)
-        return states + at_least_float32(self.out(self.norm.gelu(mixed, pairs.pairs)))
+        return states + at_least_float32(self.out(self.norm(mixed, pairs.pairs, "gelu")))
 
     def weights(self, states: Tensor, pairs: GraphPairs) -> Tensor | Logits:
         """The weights of every pair and channel; as logits if a kernel takes their softmax."""

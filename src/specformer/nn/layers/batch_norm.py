@@ -2,7 +2,7 @@ r"""Batch normalisation with padding and with a run axis; norms and activations 
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +71,11 @@ class BatchNorm(nn.Module):
         mask: Tensor | CountedRows | None = None,
         activation: Literal["relu", "gelu"] | None = None,
     ) -> Tensor:
-        """The normalised rows; a GPU also fuses the activation that follows."""
+        """The normalised rows, of a batch with padding in float32 at least.
+
+        A GPU also fuses the activation that follows.
+        """
+        x = x if mask is None else at_least_float32(x)
         if isinstance(mask, CountedRows) and self._fuses(x):
             return self._fused(x, mask, torch.zeros_like(self.bias), activation)
         return _activated(self._normalised(x, mask), activation)
@@ -109,10 +113,6 @@ class BatchNorm(nn.Module):
             product = nn.functional.linear(x, linear.weight)
             return self._fused(product, rows, linear.bias, activation)
         return _activated(self._normalised(at_least_float32(linear(x)), rows), activation)
-
-    def gelu(self, x: Tensor, rows: CountedRows) -> Tensor:
-        """``GELU(self(x, rows))``, fused on a GPU."""
-        return cast(Tensor, self(at_least_float32(x), rows, "gelu"))
 
     def _fuses(self, x: Tensor) -> bool:
         has_run_axis = self.weight.dim() > 1
