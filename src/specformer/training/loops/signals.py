@@ -158,7 +158,9 @@ def fit_signals(
     refuse_lost(curves[:done].cpu().numpy(), stopping.is_lost.cpu().numpy(), layers, remedy)
     stopping.restore()
     output = _outputs(model.eval(), task, operator)
-    sse, r2 = _measure(output, task)
+    wanted = task.targets()[:, task.mask].double()
+    sse = (output[:, task.mask].double() - wanted).square().sum(dim=-1)
+    r2 = 1.0 - sse / (wanted - wanted.mean(dim=-1, keepdim=True)).square().sum(dim=-1)
     best, epochs = stopping.best_epoch, stopping.epochs
     return SignalFit(task, model, output, sse, r2, best, epochs, curves[:done].cpu(), layers)
 
@@ -174,35 +176,29 @@ def _make_loss(
     if not (isinstance(model, Specformer) and model.is_linear_filter):
         if solve_readout:
             raise ConfigError("variable projection needs a Specformer that is a linear filter.")
-        return _spatial_loss(model, task, operator), list(model.parameters())
-    groups = task.spectrum.distinct
-    points: Keys | None = None
-    if landmarks is not None and landmarks < len(groups.values):
+        inputs, wanted = task.inputs(), task.targets()
+        weights = task.mask.to(wanted.dtype)
+
+        def from_outputs() -> Tensor:
+            error: Tensor = model(inputs, operator).squeeze(-1) - wanted
+            return (error.square() * weights).sum(dim=-1)
+
+        return from_outputs, list(model.parameters())
+    tokens, points = task.spectrum.distinct.tokens, None
+    if landmarks is not None and landmarks < len(tokens.values):
         points = task.spectrum.landmarks(landmarks)
-    if solve_readout:
-        energy = _energy(task).repeat_interleave(task.num_filters, dim=0)
-        targets = task.responses.repeat(len(task.signals), 1)
-        readout = ProjectedReadout(model, energy, targets)
+    if not solve_readout:
+        return _spectral_loss(model, task, points), list(model.parameters())
+    energy = _energy(task).repeat_interleave(task.num_filters, dim=0)
+    targets = task.responses.repeat(len(task.signals), 1)
+    readout = ProjectedReadout(model, energy, targets)
 
-        def projected() -> Tensor:
-            # Over the whole signal: an upper bound of the error over the mask.
-            error = readout.gains(groups.tokens, points) - targets
-            return (energy * error.square()).sum(dim=-1)
+    def projected() -> Tensor:
+        # Over the whole signal: an upper bound of the error over the mask.
+        error = readout.gains(tokens, points) - targets
+        return (energy * error.square()).sum(dim=-1)
 
-        return projected, readout.parameters()
-    return _spectral_loss(model, task, points), list(model.parameters())
-
-
-def _spatial_loss(model: nn.Module, task: SignalTask, operator: object) -> Callable[[], Tensor]:
-    """Squared errors over the mask, from the model's own output."""
-    inputs, targets = task.inputs(), task.targets()
-    weights = task.mask.to(targets.dtype)
-
-    def losses() -> Tensor:
-        error: Tensor = model(inputs, operator).squeeze(-1) - targets
-        return (error.square() * weights).sum(dim=-1)
-
-    return losses
+    return projected, list(readout.filter.encoder.parameters())
 
 
 def _energy(task: SignalTask) -> Tensor:
@@ -254,14 +250,6 @@ def _outputs(model: nn.Module, task: SignalTask, operator: object) -> Tensor:
     return model(task.inputs(), operator).squeeze(-1)
 
 
-def _measure(output: Tensor, task: SignalTask) -> tuple[Tensor, Tensor]:
-    """SSE and R² of every run over the mask."""
-    targets = task.targets()[:, task.mask].double()
-    sse = (output[:, task.mask].double() - targets).square().sum(dim=-1)
-    total = (targets - targets.mean(dim=-1, keepdim=True)).square().sum(dim=-1)
-    return sse, 1.0 - sse / total
-
-
 #: Keeps the normal equations solvable when features are nearly dependent; relative to a unit
 #: diagonal.
 _RIDGE = 1e-9
@@ -302,10 +290,6 @@ class ProjectedReadout:
             assert isinstance(model.readout, Linear)
             path = model.lift.weight.squeeze(-1) * model.readout.weight.squeeze(-2)
             self.constant, self.slope = (path.unsqueeze(-2) * bases.weight).sum(dim=-1).unbind(-1)
-
-    def parameters(self) -> list[nn.Parameter]:
-        """The parameters that are left to train."""
-        return list(self.filter.encoder.parameters())
 
     def gains(self, tokens: Tokens, landmarks: Keys | None) -> Tensor:
         """The best gains ``[runs, p]`` the present features allow; the decoder is set to them."""
