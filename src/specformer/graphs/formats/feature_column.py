@@ -69,8 +69,7 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
     Words are numbered in sorted order. Words among numbers, ambiguous dates and dates in several
     formats are refused.
     """
-    cells = table.columns[name]
-    written = [cell for cell in cells if not is_missing(cell)]
+    cells, written = table.columns[name], table.written(name)
     numbers = sum(reads(table.number, cell) for cell in written)
     if numbers < len(written) or (written and all(map(_COMPACT_DATE.fullmatch, written))):
         if all(cell.casefold() in TRUTHS for cell in written):
@@ -105,8 +104,7 @@ def refuse_signs(table: Table, name: str) -> None:
 
     If few cells differ and none is a plain number, they may be words.
     """
-    cells = table.columns[name]
-    written = [cell for cell in cells if not is_missing(cell)]
+    cells, written = table.columns[name], table.written(name)
     strange: list[tuple[str, str]] = []
     for cell in written:
         number = cell.strip(_SIGNS + " ")
@@ -147,7 +145,7 @@ def unit_of(table: Table, name: str) -> str:
     Refuses ambiguous numbers; a unit is logged.
     """
     refuse_signs(table, name)
-    written = [cell for cell in table.columns[name] if not is_missing(cell)]
+    written = table.written(name)
     units = {cell.strip("0123456789+-., ") for cell in written}
     unit = units.pop() if len(units) == 1 else ""
     signs = unit in _SIGNS or all(cell.endswith(unit) for cell in written)
@@ -171,8 +169,7 @@ def without_units(table: Table, names: Sequence[str]) -> Table:
 def has_number(table: Table, name: str) -> bool:
     """Whether some cell of a column is a number, or true or false."""
     return any(
-        not is_missing(cell) and (cell.casefold() in TRUE_FALSE or reads(table.number, cell))
-        for cell in table.columns[name]
+        cell.casefold() in TRUE_FALSE or reads(table.number, cell) for cell in table.written(name)
     )
 
 

@@ -32,7 +32,7 @@ from specformer.graphs.formats.smiles import (
     rdkit,
     read_smiles,
 )
-from specformer.graphs.formats.table import Table, is_missing, is_number
+from specformer.graphs.formats.table import Table, is_number
 from specformer.graphs.formats.table_file import (
     SDF,
     bare_name,
@@ -183,8 +183,8 @@ def _targets(
     else:
         asked = [table.said(name) for name in asked]
         table = without_units(table, asked)
-    written = (name for name in asked if not all(map(is_missing, table.columns[name])))
-    words = next((name for name in written if not has_number(table, name)), None)
+    filled = (name for name in asked if table.written(name))
+    words = next((name for name in filled if not has_number(table, name)), None)
     if words is None:
         read: dict[str, Any] = {"missing": True, "hint": _HINT, "words": TRUE_FALSE}
         numbers = {name: table.numbers(name, np.float32, **read) for name in asked}
@@ -215,7 +215,9 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
     table = without_units(table, own)
     found = [name for name in own if has_number(table, name) and not _only_counts(table, name)]
     if not found:
-        found = [name for name in own if _are_classes(table.columns[name])]
+        words = {name: table.written(name) for name in own}
+        # Several classes, and each twice on average.
+        found = [name for name in own if 1 < len({*words[name]}) <= len(words[name]) / 2]
         found = found if len(found) == 1 else []
         if found:
             logger.info("%s: column %r is read as the classes to learn", table.path, found[0])
@@ -229,7 +231,7 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
 def _warn_of_left_out(table: Table, names: Sequence[str]) -> None:
     """Warn of columns that say that numbers beside them are bounds, or have several units."""
     for name in names:
-        words = {cell.strip("'\"") for cell in table.columns[name] if not is_missing(cell)}
+        words = {cell.strip("'\"") for cell in table.written(name)}
         told = ""
         if words <= _RELATIONS and words - {"="}:
             told = "some numbers are bounds, but are learned as exact values"
@@ -247,12 +249,6 @@ def _only_counts(table: Table, name: str) -> bool:
         return True
     first = int(cells[0]) if cells[0].isdigit() else 0
     return len(cells) > _FEW and cells == [str(first + row) for row in range(len(cells))]
-
-
-def _are_classes(cells: Sequence[str]) -> bool:
-    """Whether words may be classes: several, and each twice on average."""
-    written = [cell for cell in cells if not is_missing(cell)]
-    return 1 < len(set(written)) <= len(written) / 2
 
 
 def _read_smi(path: Path) -> Table:

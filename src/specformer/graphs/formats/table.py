@@ -116,8 +116,8 @@ class Table:
         if found is not None:
             return found
         told = []
-        for name, cells in self.columns.items():
-            words = {cell.casefold() for cell in cells if not is_missing(cell)}
+        for name in self.columns:
+            words = {cell.casefold() for cell in self.written(name)}
             parts = {_PARTS[word] for word in words if word in _PARTS}
             others = words - _PARTS.keys() - {*_HELD_OUT}
             # One other word beside several parts: `parts` refuses it with a reason.
@@ -136,6 +136,10 @@ class Table:
                 f"{self.path}: column {name!r} may mark a split; write a column 'split' of "
                 f"train, valid and test, or {other}"
             )
+
+    def written(self, name: str) -> list[str]:
+        """Return a column's cells that are not missing."""
+        return [cell for cell in self.columns[name] if not is_missing(cell)]
 
     def error(self, column: str, row: int, problem: str) -> GraphError:
         where = f"column {column!r}, {self.row} {self.lines[row]}"
@@ -190,11 +194,16 @@ class Table:
         return weights
 
     def booleans(self, name: str) -> NDArray[np.bool_]:
-        cells = self.columns[name]
-        for row, cell in enumerate(cells):
-            if cell.casefold() not in TRUTHS:
-                raise self.error(name, row, f"{cell!r} is neither 1 nor 0, nor true or false")
-        return np.array([TRUTHS[cell.casefold()] for cell in cells], dtype=np.bool_)
+        problem = "is neither 1 nor 0, nor true or false"
+        return self._looked_up(name, TRUTHS, problem).astype(np.bool_)
+
+    def _looked_up(self, name: str, known: Mapping[str, float], problem: str) -> NDArray[Any]:
+        """The numbers that words stand for, in any case; refuse other words."""
+        found = [known.get(cell.casefold()) for cell in self.columns[name]]
+        if None in found:
+            row = found.index(None)
+            raise self.error(name, row, f"{self.columns[name][row]!r} {problem}")
+        return np.array(found)
 
     def refuse_no_header(self) -> None:
         """Refuse a first row of values; columns after the first may be called 0, 1, 2, …."""
@@ -276,12 +285,9 @@ class Table:
 
     def parts(self, name: str) -> NDArray[np.int64]:
         """Return the part of the split of every row: 0 train, 1 valid, 2 test, -1 none."""
-        cells = self.columns[name]
-        for row, cell in enumerate(cells):
-            if not is_missing(cell) and cell.casefold() not in _PARTS:
-                known = "write train, valid or test, or give the column another name"
-                raise self.error(name, row, f"{cell!r} is not a part of a split; {known}")
-        return np.array([_PARTS.get(cell.casefold(), -1) for cell in cells], dtype=np.int64)
+        fix = "write train, valid or test, or give the column another name"
+        known = {**_PARTS, **dict.fromkeys(_MISSING, -1)}
+        return self._looked_up(name, known, f"is not a part of a split; {fix}").astype(np.int64)
 
     def say_split(self, name: str, sizes: Sequence[int]) -> None:
         """Log that a column is read as a split."""

@@ -25,7 +25,7 @@ from specformer.graphs.columns import (
     quoted,
 )
 from specformer.graphs.formats.feature_column import feature_column, without_units
-from specformer.graphs.formats.table import Table, in_order, is_missing
+from specformer.graphs.formats.table import Table, in_order
 from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 
 logger = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, st
     # Of Gephi and others, which have a column timeset, or attributes in place of a table.
     may_be_names = table.named("timeset", "interval") is not None or table.row != "row"
     if found is not None and found != columns.label and may_be_names:
-        words = [cell for cell in table.columns[found] if not is_missing(cell)]
+        words = table.written(found)
         if len(set(words)) == len(words) > 2:
             logger.info("%s: %r names the nodes, as each is different", table.path, found)
             found, names = None, found
