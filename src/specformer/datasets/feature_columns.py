@@ -152,22 +152,17 @@ def fit_column(
         marks = missing and len(known) > 0
         return PreparedColumn(name, "drop", marks_missing=marks)
     fill = float(np.median(known))
-    if how is None:
-        how = _usual(known, robust)
+    if how is None and np.isin(known, (0.0, 1.0)).all():
+        how = "none"
+    elif how is None:
+        is_far = np.abs(known - fill).max() > _FAR * _spread(known) if robust else False
+        how = "robust" if is_far else "standard"
     centre, scale = 0.0, 1.0
     if how == "standard":
         centre, scale = float(known.mean()), float(known.std())
     elif how == "robust":
         centre, scale = fill, _spread(known) / _QUARTILES
     return PreparedColumn(name, how, centre, scale, fill, marks_missing=missing)
-
-
-def _usual(known: NDArray[np.float64], robust: bool) -> How:
-    """How to prepare numbers that are not all equal."""
-    if np.isin(known, (0.0, 1.0)).all():
-        return "none"
-    farthest = np.abs(known - np.median(known)).max()
-    return "robust" if robust and farthest > _FAR * _spread(known) else "standard"
 
 
 def _spread(known: NDArray[np.float64]) -> float:

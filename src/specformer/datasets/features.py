@@ -167,7 +167,7 @@ def preparation_lines(prepared: FeaturePreparation) -> list[str]:
     elif prepared.scaling == "none":
         lines = ["features are left as they are"]
     else:
-        lines = [f"column {each['column']!r}: {each['prepared']}" for each in prepared.told()]
+        lines = [f"column {column.name!r}: {column}" for column in prepared.columns]
     if len(lines) > _NAMED:
         alike: dict[str, list[PreparedColumn]] = {}
         for column in prepared.columns:

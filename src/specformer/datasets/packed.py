@@ -66,15 +66,14 @@ class GraphStore:
         bond: ``[ΣN²]`` kind of bond of every pair of nodes, a row of ``bond_table``; if bonds have
             real-valued features, the bonds of a graph are 1, 2, ….
         bond_table: ``[kinds, columns]`` features of each kind plus one; zeros first, "no bond".
-            If bonds have real-valued features, each bond is a kind of its own.
         eigenvalues: ``[ΣN]``.
         eigenvectors: ``[ΣN²]``.
         host_sizes: ``sizes`` again, in the host's memory, to choose shapes from.
         host_cells: ``[G, 2]`` bonds and rings of each graph, in the host's memory, to choose shapes
             from.
         y: ``[G, tasks]`` targets, NaN if missing; None without targets.
-        rings: ``[ΣR, L]`` atoms of each ring, see :class:`~specformer.spectrum.PackedGraphs`; a row
-            of −1 if there are no rings. None if they were not asked for.
+        rings: ``[ΣR, L]`` atoms of each ring; a row of −1 if there are none. None if they were not
+            asked for.
         ring_counts: ``[G]`` rings of each graph.
         ring_start: ``[G + 1]`` where a graph's rings start.
         x: ``[ΣN, columns]`` real-valued features of the nodes, or None.
