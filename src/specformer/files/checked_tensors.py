@@ -46,7 +46,7 @@ def write_tensors(
     """
     words = dict(words or {})
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    digest = checksum(state, _joined(words) + beside)
+    digest = checksum(state, "".join(words[key] for key in sorted(words)) + beside)
     with replacing(path) as part:
         _save(state, part, {"format": form, "checksum": digest, **words})
     return digest
@@ -85,8 +85,8 @@ def read_tensors(
     except (SafetensorError, OSError, LookupError, RuntimeError, ValueError) as error:
         raise refused(f"{path}: damaged {what} ({error}).") from error
     words = {key: value for key, value in header.items() if key not in ("format", "checksum")}
-    told = header.get("checksum", "")
-    if verify and not has_checksum(told, tensors, _joined(words) + beside):
+    told, text = header.get("checksum", ""), "".join(words[key] for key in sorted(words))
+    if verify and not has_checksum(told, tensors, text + beside):
         which = "it, or a file beside it," if beside else "the file"
         raise refused(f"{path}: checksum differs; {which} was altered or damaged.")
     return tensors, words
@@ -113,10 +113,6 @@ def _save(state: Mapping[str, Tensor], path: Path, header: Mapping[str, str]) ->
         for _, tensor in parts:
             if tensor.numel():
                 file.write(tensor.reshape(-1).view(torch.uint8).numpy().data)
-
-
-def _joined(words: Mapping[str, str]) -> str:
-    return "".join(words[key] for key in sorted(words))
 
 
 def has_checksum(digest: str, tensors: Mapping[str, Tensor], text: str = "") -> bool:

@@ -202,35 +202,33 @@ def key_of_set(graphs: GraphSet, matrix: str) -> str:
 def solved(
     graphs: GraphSet, matrix: Matrix, device: torch.device, home: torch.device, name: str = ""
 ) -> ManySpectra:
-    """Solve on a device, a limited number of graphs at a time; the result is on ``home``."""
+    """Solve on a device, a limited number of graphs at a time; the result is on ``home``.
+
+    Those whose checks fail are solved again in float64 on the CPU.
+    """
     if matrix not in MATRICES:
         raise ConfigError(f"matrix={matrix!r}: choose from {', '.join(MATRICES)}.")
     began, sizes = time.perf_counter(), graphs.num_nodes
     values = torch.empty(int(sizes.sum()), device=home)
     vectors = torch.empty(int((sizes**2).sum()), device=home)
     node_start, pair_start, worst = starts(sizes), starts(sizes**2), np.zeros(2)
+    precision = _PRECISION.get(device.type, torch.float32)
     for first, last in runs_within(sizes**2, _SHARD.get(device.type, _SHARD["cuda"])):
-        found, basis, errors = _solve_surely(graphs, range(first, last), matrix, device)
+        part = range(first, last)
+        try:
+            found, basis, errors = _solve_shard(graphs, part, matrix, device, precision)
+        except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+            if device.type == "cpu" and precision == torch.float64:
+                raise SpectrumError(str(error)) from error
+            logger.warning("%s It is solved in float64 on the CPU.", error)
+            cpu = torch.device("cpu")
+            found, basis, errors = _solve_shard(graphs, part, matrix, cpu, torch.float64)
         values[node_start[first] : node_start[last]] = found
         vectors[pair_start[first] : pair_start[last]] = basis
         worst = np.maximum(worst, errors)  # keeps a NaN
-    residual, error = worst.tolist()
-    report = ManyReport(time.perf_counter() - began, residual, error, name)
+    residual, orthogonality = worst.tolist()
+    report = ManyReport(time.perf_counter() - began, residual, orthogonality, name)
     return ManySpectra(torch.as_tensor(sizes).to(home), values, vectors, report)
-
-
-def _solve_surely(
-    graphs: GraphSet, part: range, matrix: Matrix, device: torch.device
-) -> tuple[Tensor, Tensor, np.ndarray]:
-    """Solve on a device; if the checks fail, solve again in float64 on the CPU."""
-    precision = _PRECISION.get(device.type, torch.float32)
-    try:
-        return _solve_shard(graphs, part, matrix, device, precision)
-    except (SpectrumError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-        if device.type == "cpu" and precision == torch.float64:
-            raise SpectrumError(str(error)) from error
-        logger.warning("%s It is solved in float64 on the CPU.", error)
-    return _solve_shard(graphs, part, matrix, torch.device("cpu"), torch.float64)
 
 
 def _solve_shard(
