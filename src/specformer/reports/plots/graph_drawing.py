@@ -192,7 +192,17 @@ def molecule_svg(smiles: str, shares: np.ndarray, alt: str) -> tuple[str, dict[s
     notes = [f"{symbol} {atom + 1}: {shares[atom]:+.3g}" for atom, symbol in enumerate(symbols)]
     x, y = [round(place.x, 1) for place in places], [round(place.y, 1) for place in places]
     series = [{"name": "", "x": x, "y": y, "notes": notes}]
-    return _inline(drawer.GetDrawingText(), alt), _values(_MOLECULE_SIZE, series)
+    # RDKit's document as an element of a page.
+    text = drawer.GetDrawingText()
+    body = text[text.index(">", text.index("<svg")) + 1 :]
+    body = re.sub(r"<!--.*?-->|\s(?:class|xml:space)='[^']*'", "", body, flags=re.S)
+    body = re.sub(r"\n\s*", "\n", re.sub(r"(\d+\.\d)\d+", r"\1", body)).strip()
+    width, height = _MOLECULE_SIZE
+    root = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(alt)}" class="molecule" style="--natural:{1.2 * width:.0f}px">'
+    )
+    return root + body, _values(_MOLECULE_SIZE, series)
 
 
 def small_graph_svg(
@@ -205,16 +215,3 @@ def small_graph_svg(
     places = spectral_layout(num_nodes, edges)
     svg, values = graph_svg(places, edges, [paint], [""] * num_nodes, notes, alt)
     return svg, {"panels": values["panels"]}
-
-
-def _inline(text: str, alt: str) -> str:
-    """RDKit's SVG document as an element of a page."""
-    body = text[text.index(">", text.index("<svg")) + 1 :]
-    body = re.sub(r"<!--.*?-->|\s(?:class|xml:space)='[^']*'", "", body, flags=re.S)
-    body = re.sub(r"(\d+\.\d)\d+", r"\1", body)
-    width, height = _MOLECULE_SIZE
-    root = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(alt)}" class="molecule" style="--natural:{1.2 * width:.0f}px">'
-    )
-    return root + re.sub(r"\n\s*", "\n", body).strip()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from specformer.reports import numbers
 from specformer.reports.looks import INK, MUTED, RULE, Look, Named, by_look, in_order, look
@@ -359,7 +359,7 @@ def errors_plot(errors: Mapping[str, Mapping[Named, float]]) -> Figure:
     axis.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: numbers.power_of_ten(round(np.log10(value))))
     )
-    axis.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.grid(axis="x", color=RULE, lw=0.5)
     axis.set_yticks(range(len(errors)), list(errors))
     axis.tick_params(axis="y", length=0, labelcolor=INK)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from specformer.reports import numbers
 from specformer.reports.looks import HEAT, INK, MUTED, RULE, Look, Named, by_look, head_looks, look
@@ -252,7 +252,7 @@ def curves_plot(
     lines = np.concatenate(drawn)
     is_log = errors and lines.size > 0 and error_axis(axis, lines, float(lines.min()))
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.margins(x=0.03)
     if longest == 1:
         axis.set(xlim=(0.5, 1.5), xticks=[1])
@@ -284,7 +284,7 @@ def spectrum_plot(
         right, *thin(np.arange(1, len(values) + 1), values), Look("sorted", "blue", width=1.6)
     )
     right.set(xlabel="rank", ylabel="eigenvalue λ", ylim=eigenvalue_limits(values))
-    right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    right.xaxis.set_major_formatter("{x:,.0f}")
     right.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     right.grid(axis="y", color=RULE, lw=0.5)
     add_title(left, title or "Density")

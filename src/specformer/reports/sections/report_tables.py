@@ -123,13 +123,15 @@ def costs(rows: Rows) -> Table:
         size = " to ".join(numbers.count(value) for value in dict.fromkeys(sizes[:1] + sizes[-1:]))
         epochs = [entry["epochs"] for entry in own if entry.get("epochs") is not None]
         seconds = [entry["seconds"] for entry in own if entry.get("seconds") is not None]
-        runs = sum(int(entry.get("images" if of_filters else "runs") or 0) for entry in own)
+        mean = sum(epochs) / len(epochs) if epochs else None
+        took = sum(seconds) if seconds else None
+        runs = sum(int(entry.get("images" if of_filters else "runs") or 0) for entry in own) or None
         cells = (
             Cell(str(own[0].get("recipe") or numbers.NONE)),
             Cell(size or numbers.NONE, value=sizes[0] if sizes else None),
-            _number(numbers.count, runs or None),
-            _number(numbers.count, sum(epochs) / len(epochs) if epochs else None),
-            _number(numbers.duration, sum(seconds) if seconds else None),
+            Cell(numbers.count(runs), value=runs),
+            Cell(numbers.count(mean), value=mean),
+            Cell(numbers.duration(took), value=took),
         )
         lines.append(Row(style, cells))
     over = f", over all {'filters' if of_filters else 'data sets'}" if len(rows.groups) > 1 else ""
@@ -137,10 +139,6 @@ def costs(rows: Rows) -> Table:
     told = 0 if any(entry.get("recipe") for entry in rows.entries) else 1
     kept = tuple(Row(line.look, line.cells[told:]) for line in lines)
     return Table(f"What it took{over}.", columns[told:], kept)
-
-
-def _number(write: Callable[[float | None], str], value: float | None) -> Cell:
-    return Cell(write(value), value=value)
 
 
 def prepared_features(rows: Rows) -> Listing:
