@@ -81,8 +81,7 @@ def table(
     number = _table_number(name, given)
     if recorded:
         of_runs = {"images": images, "runs": runs, "lanes": lanes, "set": shared.assignments}
-        for option in (option for option, value in of_runs.items() if value is not None):
-            raise ConfigError(f"--{option}: leave it out, as --recorded runs nothing.")
+        _refuse(of_runs, "--recorded runs nothing")
         asked = {"model": models, "recipe": recipes, "dataset": filters or datasets}
         _show_recorded(number, {key: split_names(text) for key, text in asked.items()}, shared)
         return
@@ -166,6 +165,12 @@ def _table_number(name: str, given: Mapping[str, Any]) -> int:
     return int(name)
 
 
+def _refuse(given: Mapping[str, Any], why: str) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise ConfigError(f"--{option}: leave it out, as {why}.")
+
+
 def _show_recorded(number: int, chosen: Mapping[str, Sequence[str] | None], shared: Shared) -> None:
     """Show the recorded rows of a table beside the paper's, for the chosen names."""
     from specformer.cli.terminal import show_paper_table
@@ -204,28 +209,34 @@ def figure(
 ) -> None:
     """Draw a figure of the paper as PNG and SVG, from a finished run or a new one."""
     if listed:
-        _list(shared)
+        from specformer.cli.terminal import show_table
+        from specformer.paper.figures import FIGURES
+
+        described = [_described(each, figure) for each, figure in FIGURES.items()]
+        if shared.json:
+            print_json({"figures": described})
+        else:
+            lines = [[str(cell) for cell in each.values()] for each in described]
+            show_table("The paper's figures", ("name", "number", "shows"), lines)
         return
     if name is None:
         raise ConfigError("Name a figure; `specformer figure --list` lists them.")
     shared.begin(f"Drawing figure {name}.")
     from specformer.paper.figures import FIGURES
     from specformer.reports.plots.svg import save_mosaic
-    from specformer.training.runs.folder import OUTPUTS, RunFolder
+    from specformer.reports.variants import kept_arrays
+    from specformer.training.runs.folder import RunFolder
 
     check_known("figure", FIGURES, name)
     chosen = FIGURES[name]
     if chosen.run is None:
-        given = {"run": run, "set": shared.assignments}
-        for option in (option for option, value in given.items() if value is not None):
-            raise ConfigError(f"--{option}: leave it out, as figure {name} needs no run.")
+        _refuse({"run": run, "set": shared.assignments}, f"figure {name} needs no run")
         rows = chosen.drawn({}, {})
     elif run is not None:
         if shared.assignments:
             raise ConfigError("--set: cannot change a finished run; leave out --set or --run.")
         folder = RunFolder.open(run)
-        arrays = folder.outputs() if (folder.path / OUTPUTS).exists() else {}
-        rows = chosen.drawn(folder.result(), arrays)
+        rows = chosen.drawn(folder.result(), kept_arrays(folder))
     else:
         changes, train = list(shared.changes), chosen.run
         made = make_run(
@@ -247,14 +258,3 @@ def figure(
 
 def _described(name: str, chosen: PaperFigure) -> dict[str, Any]:
     return {"figure": name, "number": chosen.number, "shows": chosen.told}
-
-
-def _list(shared: Shared) -> None:
-    from specformer.cli.terminal import show_table
-    from specformer.paper.figures import FIGURES
-
-    if shared.json:
-        print_json({"figures": [_described(name, each) for name, each in FIGURES.items()]})
-        return
-    rows = [(name, str(each.number), each.told) for name, each in FIGURES.items()]
-    show_table("The paper's figures", ("name", "number", "shows"), rows)

@@ -28,8 +28,8 @@ from specformer.reports.standings import (
     merged_runs,
     standings_section,
 )
-from specformer.reports.variants import Arrays, Rows
-from specformer.training.runs.folder import OUTPUTS, REPORT, RunFolder
+from specformer.reports.variants import Arrays, Rows, kept_arrays
+from specformer.training.runs.folder import REPORT, RunFolder
 
 #: The section of each kind of learning, in the order of the page.
 _SECTIONS = {
@@ -46,13 +46,12 @@ def render_report(run: RunFolder) -> str:
     It shows what ``result.json`` and ``outputs.npz`` hold and leaves out what they do not.
     """
     result = run.result()
-    arrays = run.outputs() if (run.path / OUTPUTS).exists() else {}
     first = []
     if "differences" in result:  # between models, whose run folders lie beside the report
         models = {row["name"]: RunFolder(run.path / row["folder"]) for row in result["rows"]}
         finished = {name: own for name, own in models.items() if own.is_finished}
         first.append(standings_section(result, differing_settings(finished)))
-    return _page(result, arrays, run.path.resolve().name, first)
+    return _page(result, kept_arrays(run), run.path.resolve().name, first)
 
 
 def render_comparison(runs: Sequence[RunFolder]) -> str:

@@ -11,10 +11,10 @@ from specformer.errors import RunError
 from specformer.reports import numbers
 from specformer.reports.looks import Look, look
 from specformer.reports.sections.blocks import Cell, Listing, Row, Section, Table
-from specformer.reports.variants import KINDS, Entry, Rows, array_name
+from specformer.reports.variants import KINDS, Entry, Rows, array_name, kept_arrays
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
-from specformer.training.runs.folder import OUTPUTS, RunFolder
+from specformer.training.runs.folder import RunFolder
 
 Result = Mapping[str, Any]
 
@@ -234,7 +234,7 @@ def merged_runs(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np
     spectra: dict[str, Any] = {}
     for name, run in names_of_runs(runs).items():
         result = run.result()
-        arrays_here = run.outputs() if (run.path / OUTPUTS).exists() else {}
+        arrays_here = kept_arrays(run)
         for kind in KINDS:
             entries = Rows.of(kind, result, arrays_here).entries
             several = len({entry.get("recipe") for entry in entries}) > 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from specformer.reports.looks import Look, in_order, look
 from specformer.training.evaluation.graph_metrics import Metric, metric_named
+from specformer.training.runs.folder import OUTPUTS, RunFolder
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -20,6 +21,11 @@ KINDS = ("filters", "nodes", "links", "molecules")
 def array_name(model: str, recipe: str) -> str:
     """The name that a run's arrays are kept under if its model has several recipes."""
     return f"{model} ({recipe})"
+
+
+def kept_arrays(run: RunFolder) -> dict[str, np.ndarray]:
+    """The arrays of a run; empty if it kept none."""
+    return run.outputs() if (run.path / OUTPUTS).exists() else {}
 
 
 class Entry(dict[str, Any]):
