@@ -17,7 +17,7 @@ import torch
 from specformer.datasets import GRAPH_SETS
 from specformer.datasets.registry import NODE_SETS, unknown_set
 from specformer.datasets.signals import SIGNAL_SETS
-from specformer.errors import DataNotFoundError, GraphError, RunError, brief
+from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError, brief
 from specformer.graphs import Columns
 from specformer.graphs.formats.graph_set_pyg import holds_many_data
 from specformer.graphs.formats.molecule_table import smiles_column
@@ -158,6 +158,12 @@ class Workplace:
     progress: Progress = field(default_factory=Silent)
     workers: Workers = ALONE
     lanes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.lanes < 1:
+            raise ConfigError(f"--lanes {self.lanes}: at least one is needed.")
+        if self.lanes > 1 and self.workers.size > 1:
+            raise ConfigError("--lanes: torchrun's processes already train every run together.")
 
 
 def run_seed(seed: int, run: int) -> int:

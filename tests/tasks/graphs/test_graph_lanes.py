@@ -18,9 +18,9 @@ from tests.tasks.jobs import learn
 from specformer.errors import ConfigError, RunError
 from specformer.graphs import GraphSet
 from specformer.spectrum import decompose_many
-from specformer.tasks.graphs.graph_lanes import check_lanes
 from specformer.tasks.graphs.graph_recipe import graph_recipe
 from specformer.tasks.graphs.graph_work import GraphWork, graph_splits
+from specformer.tasks.job import Workplace
 from specformer.tasks.task import Outcome
 from specformer.training.engine.distributed import Workers
 from specformer.training.runs.progress import Silent, Update
@@ -127,8 +127,8 @@ def test_more_lanes_than_runs_are_left_out() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    check_lanes(3)
+    assert Workplace(torch.device("cpu"), lanes=3).lanes == 3
     with pytest.raises(ConfigError, match="--lanes 0"):
-        check_lanes(0)
+        Workplace(torch.device("cpu"), lanes=0)
     with pytest.raises(ConfigError, match="torchrun"):
-        check_lanes(2, Workers(0, 2))
+        Workplace(torch.device("cpu"), workers=Workers(0, 2), lanes=2)

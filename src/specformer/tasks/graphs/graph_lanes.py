@@ -15,9 +15,8 @@ import torch
 from torch import multiprocessing  # sends tensors in shared memory
 
 from specformer.datasets import GraphStore
-from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
+from specformer.errors import RunError, SpecformerError, system_sentence
 from specformer.training.engine.capture import release_memory
-from specformer.training.engine.distributed import ALONE, Workers
 from specformer.training.engine.turns import Steps, in_turns
 from specformer.training.runs.progress import Update
 
@@ -32,14 +31,6 @@ class LaneRun:
     work: GraphWork
     run: int
     checkpoint: Path
-
-
-def check_lanes(lanes: int, workers: Workers = ALONE) -> None:
-    """Refuse a number of lanes that is not possible."""
-    if lanes < 1:
-        raise ConfigError(f"--lanes {lanes}: at least one is needed.")
-    if lanes > 1 and workers.size > 1:
-        raise ConfigError("--lanes: torchrun's processes already train every run together.")
 
 
 def train_in_lanes(runs: Sequence[LaneRun], lanes: int, update: Update) -> float:

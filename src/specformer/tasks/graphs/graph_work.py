@@ -29,7 +29,6 @@ from specformer.spectrum.many.spectra import fetch_or_solve
 from specformer.tasks import estimate, overview
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_fit import base_prediction, learn_graphs
-from specformer.tasks.graphs.graph_lanes import check_lanes
 from specformer.tasks.graphs.graph_models import (
     TRAINED_MODELS,
     StartingPoint,
@@ -139,7 +138,6 @@ class GraphWork(Work):
     @classmethod
     def load(cls, job: Job, place: Workplace) -> Self:
         """The graphs with the chosen targets, their splits, and what the models start from."""
-        check_lanes(place.lanes, place.workers)
         return cls.on(job, place, job_graphs(job, place, job.settings.targets))
 
     @classmethod
