@@ -101,6 +101,8 @@ def test_on_a_cpu_forms_are_tried_as_far_as_they_are_quick(monkeypatch) -> None:
     assert recipe.tried(600, cpu) == (names()[:-1], 1)
     assert recipe.tried(1000, cpu) == (["paper", "smooth-2", "smooth-counts"], 1)
     assert recipe.tried(1001, cpu) == (["paper"], 3)
+    deep = node_recipe("default", "mine", ["model.form=deep"])[1]
+    assert deep.tried(10**9, cpu) == (["smooth-2"], 1)  # one has to do
     assert recipe.tried(10**9, torch.device("cuda")) == (names(), 3)
 
 

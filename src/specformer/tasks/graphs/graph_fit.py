@@ -39,14 +39,7 @@ logger = logging.getLogger(__name__)
 def learn_graphs(
     work: GraphWork, place: Workplace, checkpoint: Path | None = None, label: str | None = None
 ) -> Outcome:
-    """Train one model per split.
-
-    Args:
-        work: what to train on what.
-        place: where.
-        checkpoint: the path of the state's files without the run's number and the ending.
-        label: the name its arrays are kept under, if not the model's.
-    """
+    """Train one model per split; arguments as of :meth:`.Work.train`."""
     started = time.perf_counter()
     graphs, splits, recipe = work.graphs, work.splits, work.recipe
     assert work.spectra is not None

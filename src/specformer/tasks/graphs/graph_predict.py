@@ -94,7 +94,15 @@ def predict_molecules(run: RunFolder, request: PredictionRequest, place: Workpla
         if result.get("classes")
         else target_columns(found, result["targets"], labels=recipe.loss == "bce")
     )
-    text = _csv(lines, columns, {number: place for place, number in enumerate(known)})
+    places = {number: place for place, number in enumerate(known)}
+    molecules = any(line.smiles is not None for line in lines)
+    rows = []
+    for line in lines:
+        own = [""] * len(columns)
+        if line.graph is not None:
+            own = [column[places[line.graph]] for column in columns.values()]
+        rows.append([line.name, *([line.smiles] if molecules else []), *own, line.error])
+    text = csv_text(["id", *(["smiles"] if molecules else []), *columns, "error"], rows)
     problems = [
         str(BadMolecule(line.row, line.name if line.smiles is None else line.smiles, line.error))
         for line in lines
@@ -187,15 +195,3 @@ def _of_classes(found: Tensor, names: Sequence[str]) -> dict[str, list[str]]:
     if len(found) > 1:
         columns["spread"] = cells(spread(found).gather(1, best)[:, 0], ".3g")
     return columns
-
-
-def _csv(lines: Sequence[_Line], columns: dict[str, list[str]], places: dict[int, int]) -> str:
-    """The table; ``places`` has a graph's place in the columns by its number."""
-    molecules = any(line.smiles is not None for line in lines)
-    rows = []
-    for line in lines:
-        own = [""] * len(columns)
-        if line.graph is not None:
-            own = [column[places[line.graph]] for column in columns.values()]
-        rows.append([line.name, *([line.smiles] if molecules else []), *own, line.error])
-    return csv_text(["id", *(["smiles"] if molecules else []), *columns, "error"], rows)

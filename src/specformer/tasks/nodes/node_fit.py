@@ -112,7 +112,7 @@ def fit_nodes_of(
     label: str,
     inputs: tuple[AnySpectrum | Propagation, FullBatchTask] | None = None,
 ) -> Fitted:
-    """Train one model per run, all at once; arguments as of :func:`learn_nodes`.
+    """Train one model per run, all at once; arguments as of :meth:`.Work.train`.
 
     ``inputs``: the work's operator and task, if they are known already.
     """
@@ -158,14 +158,9 @@ def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> K
 def learn_nodes(
     work: NodeWork, place: Workplace, checkpoint: Path | None = None, label: str | None = None
 ) -> Outcome:
-    """Train one model per split, all at once, and look at what they learned.
+    """Train one model per split, all at once, and look at what they learned (:meth:`.Work.train`).
 
-    Args:
-        work: what to train on what.
-        place: where; its cache also takes the Chebyshev terms of batches that memory cannot hold.
-        checkpoint: the path, without its ending, of a file to write the state to now and then, and
-            to go on from if it exists.
-        label: the name its arrays are kept under, if not the model's.
+    The place's cache also takes the Chebyshev terms of batches that memory cannot hold.
     """
     label, prepared = label or work.model, work.features
     graph, recipe = work.graph, work.recipe
