@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from tests.cli.command_line import only_json
-from tests.tasks.links.test_link_work import communities
+from tests.tasks.test_link_work import communities
 from torch_geometric.data import Data
 
 import specformer as sf

@@ -13,7 +13,7 @@ from specformer.errors import ConfigError, DataNotFoundError
 from specformer.paper.published import TABLE_1
 from specformer.paper.tables import table1
 from specformer.tasks.recipes.settings import shipped
-from specformer.tasks.signals.signal_work import MODELS, signal_recipe
+from specformer.tasks.signal_work import MODELS, signal_recipe
 from specformer.training.runs.progress import Silent
 
 CPU = torch.device("cpu")

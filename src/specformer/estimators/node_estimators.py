@@ -35,7 +35,7 @@ from specformer.graphs.formats.table_file import cell_text
 from specformer.graphs.formats.table_graph import feature_fields
 from specformer.graphs.node_targets import with_targets
 from specformer.tasks.job import Job, Kind
-from specformer.tasks.links.link_work import LinkScores, LinkWork, likeliest
+from specformer.tasks.link_work import LinkScores, LinkWork, likeliest
 from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.task import PredictionRequest

@@ -15,7 +15,7 @@ from specformer.tasks.nodes.node_fit import learn_nodes
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 from specformer.tasks.nodes.node_work import NodeWork, node_spectrum
 from specformer.tasks.recipes.settings import build, shipped
-from specformer.tasks.signals.signal_work import Contestant, SignalRecipe, learn_filters
+from specformer.tasks.signal_work import Contestant, SignalRecipe, learn_filters
 
 
 def demo(place: Workplace, seed: int = 0) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

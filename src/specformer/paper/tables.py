@@ -26,7 +26,7 @@ from specformer.tasks.job import Job, Kind, Workplace
 from specformer.tasks.nodes.node_recipe import NODE_MODELS, node_model, node_recipe, recipes_for
 from specformer.tasks.recipes.settings import NAMED, START, shipped
 from specformer.tasks.resolve import TASKS
-from specformer.tasks.signals.signal_work import MODELS, Contestant, learn_filters, signal_recipe
+from specformer.tasks.signal_work import MODELS, Contestant, learn_filters, signal_recipe
 from specformer.tasks.task import Work
 from specformer.training.runs.checkpoint import numbered
 

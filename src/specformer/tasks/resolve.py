@@ -12,11 +12,11 @@ from specformer.errors import ConfigError, RunError, brief, check_known
 from specformer.tasks.graphs.graph_predict import predict_molecules
 from specformer.tasks.graphs.graph_work import GraphWork
 from specformer.tasks.job import OPTIONAL, Job, Kind, Request, Workplace, read_columns, source_kind
-from specformer.tasks.links.link_work import LinkWork, predict_links
+from specformer.tasks.link_work import LinkWork, predict_links
 from specformer.tasks.nodes.node_predict import predict_nodes
 from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.recipes.settings import build, full_keys
-from specformer.tasks.signals.signal_work import SignalWork
+from specformer.tasks.signal_work import SignalWork
 from specformer.tasks.task import PredictionRequest, Predictions, Work
 from specformer.training.runs.folder import CONFIG, RunFolder
 

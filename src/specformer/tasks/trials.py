@@ -24,7 +24,7 @@ from specformer.tasks.graphs.graph_work import (
     job_graphs,
 )
 from specformer.tasks.job import Job, Kind, Workplace
-from specformer.tasks.links.link_work import LinkWork
+from specformer.tasks.link_work import LinkWork
 from specformer.tasks.nodes.node_fit import fit_nodes_of
 from specformer.tasks.nodes.node_recipe import NodeRecipe, node_model
 from specformer.tasks.nodes.node_work import NodeWork

@@ -26,7 +26,7 @@ from specformer.graphs import Graph, as_graph, write_npz
 from specformer.nn import Specformer
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request, Workplace
-from specformer.tasks.links.link_work import LinkWork, likeliest
+from specformer.tasks.link_work import LinkWork, likeliest
 from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.tasks.resolve import refuse_foreign, resolve
 from specformer.training.loops.nodes import NodeRuns
@@ -206,7 +206,7 @@ def test_the_likeliest_are_those_of_all_pairs(monkeypatch) -> None:
     scores = (outputs @ outputs.mT).mean(dim=0).numpy()
     free = [(i, j) for i in range(72) for j in range(i + 1, 72) if not graph.adjacency[i, j]]
     expected = sorted(free, key=lambda pair: -scores[pair])[:40]
-    monkeypatch.setattr("specformer.tasks.links.link_work._MOST", 500)  # rows by sevens
+    monkeypatch.setattr("specformer.tasks.link_work._MOST", 500)  # rows by sevens
     found = likeliest(outputs, graph, 40)
     assert [tuple(pair) for pair in found.T.tolist()] == expected
     assert likeliest(outputs, graph, 10_000).shape == (2, len(free))

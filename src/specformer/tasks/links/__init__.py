@@ -1,1 +1,0 @@
-"""Learning which nodes of a graph are linked."""

@@ -1,1 +1,0 @@
-"""Learning a filter from signals."""
