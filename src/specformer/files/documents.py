@@ -56,7 +56,8 @@ def parse_record(kind: type[Record], text: str) -> Record:
     """Parse JSON into a data class whose fields are text and numbers; else a ``ValueError``.
 
     Example:
-        >>>         >>> @dataclass
+        >>> from dataclasses import dataclass
+        >>> @dataclass
         ... class Reading:
         ...     seconds: float
         >>> parse_record(Reading, '{"seconds": "3"}')
