@@ -175,18 +175,15 @@ def check_call(
     if isinstance(x, SparseFeatures):
         if config["space"] == "input":
             raise ConfigError("space='input' filters the features: give x as a dense tensor.")
-        shape = [x.num_nodes, x.in_channels]
-    elif isinstance(x, Tensor) and x.layout == torch.strided:
-        shape = list(x.shape)
-    else:
+    elif not isinstance(x, Tensor) or x.layout != torch.strided:
         given = f"tensor of layout {x.layout}" if isinstance(x, Tensor) else type(x).__name__
         raise ConfigError(
             f"x must be a dense tensor or SparseFeatures.from_scipy(…), not a {given}."
         )
     wanted = [spectrum.num_nodes, config["in_channels"]]
-    if shape[-2:] != wanted:
+    if list(x.shape[-2:]) != wanted:
         raise ConfigError(
-            f"x has shape {shape}, but the spectrum has {wanted[0]} nodes and the model "
+            f"x has shape {list(x.shape)}, but the spectrum has {wanted[0]} nodes and the model "
             f"in_channels={wanted[1]}."
         )
     types = (x.dtype, dtype, spectrum.dtype)

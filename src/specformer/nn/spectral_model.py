@@ -30,17 +30,10 @@ class SpectralModel(Pretrained):
     def new_filters(self) -> nn.ModuleList:
         """Build the filters: one, or one per layer with large sharing."""
         config = self.config
+        sizes = [config[name] for name in ("hidden_channels", "num_heads", "num_blocks")]
+        options = {name: config[name] for name in ("decoder", "epsilon", "encoding", "attention")}
         return nn.ModuleList(
-            SpectralFilter(
-                config["hidden_channels"],
-                config["num_heads"],
-                config["num_blocks"],
-                decoder=config["decoder"],
-                dropout=config["transformer_dropout"],
-                epsilon=config["epsilon"],
-                encoding=config["encoding"],
-                attention=config["attention"],
-            )
+            SpectralFilter(*sizes, dropout=config["transformer_dropout"], **options)
             for _ in range(config["num_layers"] if config["sharing"] == "large" else 1)
         )
 

@@ -167,7 +167,7 @@ class NodeTrials(Trials):
         return recipe.settled(self.work.graph)
 
     def size(self, recipe: NodeRecipe) -> int:
-        width = self._task(recipe, 1).in_channels
+        width = self._task(recipe, 1).x.shape[-1]
         return parameter_count(node_model(self.model, recipe, width, self.work.outputs))
 
     def measure(self, recipe: NodeRecipe, splits: int) -> Measured:

@@ -72,6 +72,10 @@ class SparseFeatures:
         return len(self.starts) - 1
 
     @property
+    def shape(self) -> torch.Size:
+        return torch.Size([self.num_nodes, self.in_channels])
+
+    @property
     def dtype(self) -> torch.dtype:
         return self.values.dtype
 

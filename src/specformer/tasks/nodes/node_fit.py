@@ -118,7 +118,7 @@ def fit_nodes_of(
     """
     started, recipe, device = time.perf_counter(), work.recipe, place.device
     operator, task = inputs or (work.operator(device), work.task(device, place.workers))
-    fresh = work.fresh_models(task.in_channels)
+    fresh = work.fresh_models(task.x.shape[-1])
     landmarks = node_landmarks(operator, recipe)
     state = None
     if checkpoint:

@@ -39,16 +39,8 @@ class LinkTask:
     split: LinkSplit
     runs: int
     metric: str
-
-    @property
-    def share(self) -> Share:
-        """All nodes: links train in one process."""
-        return WHOLE
-
-    @property
-    def in_channels(self) -> int:
-        """Features of a node."""
-        return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
+    #: All nodes: links train in one process.
+    share: Share = WHOLE
 
     @cached_property
     def _learned(self) -> tuple[Tensor, NonLinks]:

@@ -192,11 +192,6 @@ class NodeTask:
     def runs(self) -> int:
         return len(self.train)
 
-    @property
-    def in_channels(self) -> int:
-        """Features of a node."""
-        return self.x.in_channels if isinstance(self.x, SparseFeatures) else self.x.shape[-1]
-
     def gathered(self) -> NodeTask:
         """The labels and masks of all workers' nodes; features stay those of this one's."""
         share = self.share

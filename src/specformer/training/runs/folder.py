@@ -94,7 +94,14 @@ class RunFolder:
         """
         run = cls(path)
         run.refuse_taken()
-        run._refuse_stopped(config)
+        stopped = run.config() if run.has_checkpoint and (run.path / CONFIG).exists() else {}
+        changed = (key for key in {*stopped, *config} if stopped.get(key) != config.get(key))
+        # A table's checkpoints have names of their own.
+        if stopped.get("command") == "train" and not _CARRIED_OVER.issuperset(changed):
+            raise RunError(
+                f"{run.path}: holds a stopped run of other settings{run._go_on()}, or choose "
+                "another --out."
+            )
         write_yaml(run.path / CONFIG, sealed(config))
         return run
 
@@ -141,18 +148,6 @@ class RunFolder:
                 raise RunError(f"{folder}: is a file, not a folder.")
         if there and not os.access(there[0], os.W_OK | os.X_OK):
             raise RunError(f"{there[0]}: may not be written to.")
-
-    def _refuse_stopped(self, config: Mapping[str, Any]) -> None:
-        if not self.has_checkpoint:
-            return
-        stopped = self.config() if (self.path / CONFIG).exists() else {}
-        if stopped.get("command") != "train":
-            return  # a table's checkpoints have names of their own
-        if any(stopped.get(key) != config.get(key) for key in {*stopped, *config} - _CARRIED_OVER):
-            raise RunError(
-                f"{self.path}: holds a stopped run of other settings{self._go_on()}, or choose "
-                "another --out."
-            )
 
     @contextmanager
     def held(self) -> Iterator[None]:
