@@ -158,6 +158,8 @@ def test_command_line_trains_reports_and_predicts(call, file) -> None:
     assert "val_rocauc" in reading
     Path("pairs.csv").write_text("one,other\nn0,n1\nn0,n70\n")
     _, out, _ = call("predict", "run", "--pairs", "pairs.csv")
+    Path("pairs.txt").write_text("n0 n1\nn0 n70\n")  # as lists of edges, without a header
+    assert call("predict", "run", "--pairs", "pairs.txt")[1] == out
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [(row["source"], row["target"]) for row in rows] == [("n0", "n1"), ("n0", "n70")]
     for row in rows:

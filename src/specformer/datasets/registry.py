@@ -248,15 +248,11 @@ def survey(data: str | Path | None = None) -> list[dict[str, Any]]:
     known: dict[str, dict[str, Any]] = {name: asdict(each) for name, each in NODE_SETS.items()}
     for name, molecules in GRAPH_SETS.items():
         known[name] = {"about": molecules.about, "graphs": molecules.graphs}
+    own = {GENERATED: "generated", EMBEDDED: "embedded"}
     rows = []
     for name, told in (known | SIGNAL_SETS).items():
-        path = None if name in (GENERATED, EMBEDDED) else search(f"{name}.npz", data)
-        if path is not None:
-            state = "found"
-        elif name in (GENERATED, EMBEDDED):
-            state = "generated" if name == GENERATED else "embedded"
-        else:
-            state = "downloads" if name in SOURCES else "not found"
-        file = None if path is None else str(path)
+        path = None if name in own else search(f"{name}.npz", data)
+        state = "found" if path else own.get(name, "downloads" if name in SOURCES else "not found")
+        file = str(path) if path else None
         rows.append({"name": name, "about": told["about"], "path": file, "state": state, **told})
     return rows
