@@ -29,6 +29,7 @@ from specformer.estimators.base_estimator import (
     zeros_and_ones,
 )
 from specformer.graphs import Columns, Graph, as_graph, write_npz
+from specformer.graphs.convert import is_networkx
 from specformer.graphs.formats.read import graph_from_networkx
 from specformer.graphs.formats.table import Table
 from specformer.graphs.formats.table_file import cell_text
@@ -223,7 +224,7 @@ def node_graph_of(data: Any) -> Graph:
     """A user's graph, with its features and labels."""
     if isinstance(data, tuple) and len(data) == 2:
         return _of_pair(*data)
-    if all(hasattr(data, name) for name in ("nodes", "edges", "is_multigraph")):
+    if is_networkx(data):
         return graph_from_networkx(data, Path(data.name or "graph"), Columns())
     return as_graph(data)
 

@@ -56,7 +56,7 @@ def as_graph(
     known: dict[str, Any] = {}
     if is_pyg(source):
         known = {field: getattr(source, field, None) for field in ("x", "y", *MASKS)}
-    elif _is_networkx(source):
+    elif is_networkx(source):
         known = {"node_ids": tuple(map(str, source)), "name": source.name or Graph.name}
     graph = source if isinstance(source, Graph) else Graph(symmetrised(matrix), **known)
     return graph if name is None else replace(graph, name=name)
@@ -142,7 +142,8 @@ def is_pyg(source: Any) -> bool:
     return hasattr(type(source), "edge_index")
 
 
-def _is_networkx(source: Any) -> bool:
+def is_networkx(source: Any) -> bool:
+    """Whether this is a graph of NetworkX; does not import NetworkX."""
     return all(hasattr(source, name) for name in ("nodes", "edges", "is_multigraph"))
 
 
@@ -194,7 +195,7 @@ def _directed(source: Any, num_nodes: int | None, edge_weight: Any, least: float
         matrix: Any = source.adjacency
     elif issparse(source):
         matrix = source
-    elif _is_networkx(source):
+    elif is_networkx(source):
         matrix = directed_edges(*_networkx_edges(source, least), least)
     else:
         raise GraphError(
