@@ -69,15 +69,13 @@ class Trials(ABC):
 
     def __init__(self, job: Job, place: Workplace) -> None:
         self.source, self.model, self.seed, self.place = job.source, job.model, job.seed, place
+        deep = job.model == "specformer" and getattr(job.settings.model, "form", "") == "deep"
+        lists = "specformer-deep" if deep else job.model
         #: ``key=value`` changes that all trials have.
         self.assignments = ["monitor=metric", *job.changes]
         #: The lists that trials draw from, by key.
-        self.space = search_space(self.space_file, self.space_of(job), self.assignments)
+        self.space = search_space(self.space_file, lists, self.assignments)
         self._settings = job.settings
-
-    def space_of(self, job: Job) -> str:
-        """The name of the lists in the file: the model's, unless it has several."""
-        return job.model
 
     @property
     def lower(self) -> bool:
@@ -156,10 +154,6 @@ class NodeTrials(Trials):
         assert self.work.prepared is not None
         if self.work.prepared[0].scaling == "columns":  # raw columns are always prepared
             self.space.pop("features", None)
-
-    def space_of(self, job: Job) -> str:
-        deep = job.model == "specformer" and job.settings.model.form == "deep"
-        return "specformer-deep" if deep else job.model
 
     def recipe(self, changes: Sequence[str]) -> NodeRecipe:
         """The recipe with these changes and no choice of forms, settled for the graph."""

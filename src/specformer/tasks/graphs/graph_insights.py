@@ -58,7 +58,12 @@ def graph_insights(
     store = packed_for(model, part, spectra).placed(device)
     work = Work(model.to(device).eval(), recipe.precision, device)
     outputs = ordered_outputs(work, store)
-    predicted, errors = _judged(outputs, part.y[:, 0], recipe)
+    told, measured = predictions(recipe.loss, outputs).numpy(), part.y[:, 0]
+    if recipe.loss == "ce":
+        right = told[np.arange(len(measured)), measured.astype(np.int64)]
+        predicted, errors = told.argmax(axis=1), 1 - right
+    else:
+        predicted, errors = told[:, 0], np.abs(told[:, 0] - measured)
     drawn, worst = _extremes(errors, part.num_nodes)
     names = part.ids if part.ids is not None else [str(number) for number in known]
     found = {
@@ -116,17 +121,6 @@ def ordered_outputs(work: Work, store: GraphStore) -> Tensor:
     ordered = torch.empty_like(outputs)
     ordered[evaluation.order.cpu()] = outputs
     return ordered
-
-
-def _judged(
-    outputs: Tensor, measured: np.ndarray, recipe: GraphRecipe
-) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions of the first target as people read them, and their errors."""
-    told = predictions(recipe.loss, outputs).numpy()
-    if recipe.loss == "ce":
-        right = told[np.arange(len(measured)), measured.astype(np.int64)]
-        return told.argmax(axis=1), 1 - right
-    return told[:, 0], np.abs(told[:, 0] - measured)
 
 
 def _extremes(errors: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -180,6 +180,7 @@ def failures(graph: Graph, chances: np.ndarray, tested: np.ndarray) -> dict[str,
     rows, columns = rows[known], columns[known]
     labelled = np.bincount(rows, minlength=graph.num_nodes)
     same = np.bincount(rows[graph.y[rows] == graph.y[columns]], minlength=graph.num_nodes)
+    # The share of each node's labelled neighbours with its class; NaN without any.
     alike = np.divide(same, labelled, out=np.full(len(same), np.nan), where=labelled > 0)
     return {
         "calibration": _binned(confidence, right, _CONFIDENCES, confidence),
