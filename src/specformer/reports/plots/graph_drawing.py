@@ -128,14 +128,7 @@ def graph_svg(
         if (own := np.flatnonzero(np.array(groups) == group)).size
     ]
     colours = [
-        {
-            "name": paint.name,
-            "told": paint.told,
-            "at": [round(float(value), 3) for value in paint.at],
-            "hues": list(paint.hues),
-            "centre": paint.centre,
-        }
-        for paint in paints
+        {**vars(paint), "at": [round(float(value), 3) for value in paint.at]} for paint in paints
     ]
     return svg, {**_values(_SIZE, series), "paints": colours}
 
