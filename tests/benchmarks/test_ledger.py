@@ -327,6 +327,7 @@ def test_the_summary_has_ours_the_papers_and_the_best_other_model(tmp_path):
     ledger.add(finished_run(tmp_path / "two", table=2, rows=rows, recipes=recipes), folder)
     molecules = [{**row("specformer", "paper", 0.25, metric), "dataset": "zinc"}
                  for metric in ("mae", "mae-at-end")]  # fmt: skip
+    molecules.append({**row("specgn", "default", 0.3, "mae"), "dataset": "zinc"})
     ledger.add(finished_run(tmp_path / "three", table=3, rows=molecules), folder)
     text = "<!-- results:summary -->\n<!-- /results -->\n"
     assert ledger.rendered(text, folder).splitlines()[3:-1] == [

@@ -180,8 +180,10 @@ def table_row(
     }
 
 
-def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows and, for Table 3, the paper's figures of models that were not run.
+def with_cited(
+    table: int, rows: Sequence[dict[str, Any]], *, of_all: bool = False
+) -> list[dict[str, Any]]:
+    """The rows and, for Table 3, the paper's figures of models that were not run, or ``of_all``.
 
     They are in the paper's order, for the data sets of the rows.
     """
@@ -189,7 +191,7 @@ def with_cited(table: int, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any
         return list(rows)
     datasets = (*TABLE_3["specformer"], "pcqm4mv2")
     present = [name for name in datasets if any(row["dataset"] == name for row in rows)]
-    run = {(row["model"], row["dataset"]) for row in rows}
+    run = set() if of_all else {(row["model"], row["dataset"]) for row in rows}
     cited = [
         row
         for row in _papers_rows(present)
