@@ -125,6 +125,8 @@ def test_repr() -> None:
         "dtype=torch.float32, device=cpu)"
     )
     assert "eigenpairs=1 (truncated)" in repr(decompose(SMALL["star"], k=1))
+    magnetic = decompose(torch.tensor([[0, 1, 2], [1, 2, 0]]), charge=0.25)
+    assert repr(magnetic).startswith("MagneticSpectrum(num_nodes=3, eigenpairs=3 (complete), ")
 
 
 def test_to_another_precision() -> None:

@@ -28,7 +28,7 @@ from specformer.spectrum.spectrum import REAL, SolveReport, Spectrum
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MagneticSpectrum(Spectrum):
     r"""Eigenvalues λ in [0, 2] and unitary eigenvectors U of a magnetic Laplacian.
 

@@ -124,10 +124,10 @@ class Spectrum(Filtering):
         kept = ""
         if self.is_streamed:
             kept = f", streamed from {vectors.device} in {vectors.dtype}"
-        elif vectors.dtype != self.dtype:
+        elif vectors.dtype != self.dtype and not vectors.is_complex():
             kept = f", kept in {vectors.dtype}"
         return (
-            f"Spectrum(num_nodes={self.num_nodes}, eigenpairs={self.num_eigenpairs} ({part}), "
+            f"{type(self).__name__}(num_nodes={self.num_nodes}, eigenpairs={self.num_eigenpairs} ({part}), "
             f"distinct={len(self.distinct.values)}, dtype={self.dtype}, device={self.device}{kept})"
         )
 
