@@ -127,7 +127,8 @@ class Spectrum(Filtering):
         elif vectors.dtype != self.dtype and not vectors.is_complex():
             kept = f", kept in {vectors.dtype}"
         return (
-            f"{type(self).__name__}(num_nodes={self.num_nodes}, eigenpairs={self.num_eigenpairs} ({part}), "
+            f"{type(self).__name__}(num_nodes={self.num_nodes}, "
+            f"eigenpairs={self.num_eigenpairs} ({part}), "
             f"distinct={len(self.distinct.values)}, dtype={self.dtype}, device={self.device}{kept})"
         )
 
