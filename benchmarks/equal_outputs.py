@@ -9,7 +9,7 @@ to compare with them later. Compared are
 - of a spectrum: eigenvalues and eigenvectors;
 - of ``predict``: the CSV file.
 
-Values that always differ are left out: seconds, versions, commits, paths.
+Values that always differ are left out: seconds, versions, commits, paths. So is the order of keys.
 """
 
 from __future__ import annotations
@@ -148,11 +148,16 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
             with np.load(file, allow_pickle=False) as archive:
                 arrays = dict(archive)
         elif file.suffix == ".json":
-            yield name, _digest(json.dumps(_settled(json.loads(file.read_text()))).encode())
+            yield (
+                name,
+                _digest(
+                    json.dumps(_settled(json.loads(file.read_text())), sort_keys=True).encode()
+                ),
+            )
             continue
         elif file.suffix == ".jsonl":
             lines = [_settled(json.loads(line)) for line in file.read_text().splitlines()]
-            yield name, _digest(json.dumps(lines).encode())
+            yield name, _digest(json.dumps(lines, sort_keys=True).encode())
             continue
         elif file.suffix == ".csv":
             yield name, _digest(file.read_bytes())
