@@ -309,8 +309,7 @@ def _trained_in_lanes(loaded: Iterable[Loaded], place: Workplace, folder: Path) 
         epochs = sum(each.work.recipe.schedule.epochs for each in runs)
         told = f"{source}: {len(runs)} runs in {lanes} lanes"
         with place.progress.stage(told, epochs, GRAPH_SETS[source].metric) as update:
-            # Lanes' seconds pass at the same time.
-            before = train_in_lanes(runs, lanes, update) / lanes
+            before = train_in_lanes(runs, lanes, update)
         yield from (each._replace(before=before / len(jobs)) for each in jobs)
 
 

@@ -41,13 +41,13 @@ def train_in_lanes(runs: Sequence[LaneRun], lanes: int, update: Update) -> float
     on a CPU on as many threads.
 
     ``update`` is told the epochs of all runs together. Returns the seconds that went into epochs
-    which checkpoints held already.
+    which checkpoints held already; those of lanes passed at the same time.
     """
     device = runs[0].work.device
     if device.type != "cuda":
-        return _in_processes(runs, lanes, update)
+        return _in_processes(runs, lanes, update) / lanes
     try:
-        return sum(in_turns(_trainings(runs, update), lanes, device))
+        return sum(in_turns(_trainings(runs, update), lanes, device)) / lanes
     finally:
         release_memory()
 
