@@ -27,6 +27,7 @@ from specformer.datasets import (
 from specformer.datasets.registry import survey
 from specformer.datasets.signals import SIGNAL_SETS, named_signals
 from specformer.errors import ConfigError, DataNotFoundError, GraphError
+from specformer.graphs import as_graph
 from specformer.tasks.job import source_kind
 
 SIZES = [(1, 1), (1, 4), (2, 3), (5, 4), (6, 6)]
@@ -39,6 +40,13 @@ def test_grid_is_networkx_grid(height, width):
         nodelist=[(row, column) for row in range(height) for column in range(width)],
     )
     np.testing.assert_array_equal(grid_graph(height, width).adjacency.toarray(), expected)
+    as_edges = as_graph(np.array(np.nonzero(expected)), num_nodes=height * width)
+    assert grid_graph(height, width).fingerprint == as_edges.fingerprint
+
+
+def test_a_grid_needs_nodes() -> None:
+    with pytest.raises(GraphError, match="no nodes"):
+        grid_graph(0, 3)
 
 
 @pytest.mark.parametrize(("height", "width"), SIZES)

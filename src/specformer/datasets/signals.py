@@ -85,10 +85,7 @@ def grid_graph(height: int, width: int) -> Graph:
         >>> grid_graph(2, 3).num_edges
         7
     """
-    rows, columns = (
-        sp.csr_array(sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(side, side)))
-        for side in (height, width)
-    )
+    rows, columns = _path(height), _path(width)
     adjacency: Any = sp.kron(rows, sp.eye_array(width)) + sp.kron(sp.eye_array(height), columns)
     return Graph(adjacency=sp.csr_array(adjacency), name=f"grid-{height}x{width}")
 
@@ -102,6 +99,13 @@ def grid_mirrors(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     """
     nodes = np.arange(height * width).reshape(height, width)
     return nodes[::-1].ravel(), nodes[:, ::-1].ravel()
+
+
+def _path(length: int) -> sp.csr_array:
+    # Of 64-bit indices, as other graphs are: the fingerprint depends on their type.
+    here = np.arange(length - 1)
+    ends = np.concatenate([here, here + 1]), np.concatenate([here + 1, here])
+    return sp.csr_array((np.ones(2 * here.size), ends), shape=(length, length))
 
 
 def named_signals(name: str, data: str | Path | None = None) -> SignalSet:
