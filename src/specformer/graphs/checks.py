@@ -81,8 +81,12 @@ def check_room(**claimed: int) -> None:
 
 
 def as_columns(array: NDArray[Any], name: str, rows: int, columns: str = "columns") -> NDArray[Any]:
-    """Return an array [rows, columns]; a single column may be given as [rows]."""
+    """Return an array [rows, columns]; a single column may be given as [rows].
+
+    Without rows, no columns become one: their number says nothing then.
+    """
     table = array[:, None] if array.ndim == 1 else array
+    table = table.reshape(0, 1) if table.shape == (rows, 0) == (0, 0) else table
     if table.ndim != 2 or len(table) != rows or table.shape[1] == 0:
         raise GraphError(f"{name} must have shape [{rows}, {columns}], not {list(array.shape)}")
     return table

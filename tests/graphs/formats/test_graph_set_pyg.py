@@ -67,6 +67,17 @@ def test_numbers_of_bonds_come_back_beside_their_categories() -> None:
         graph_set_from_pyg(data)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.int64])
+def test_a_graph_without_edges_may_have_no_columns_of_them(kind: torch.dtype) -> None:
+    pair = torch.tensor([[0, 1], [1, 0]])
+    one = Data(num_nodes=1, edge_index=pair[:, :0], edge_attr=torch.empty(0, 0, dtype=kind))
+    other = Data(num_nodes=2, edge_index=pair, edge_attr=torch.tensor([[3, 4], [3, 4]]).to(kind))
+    found = graph_set_from_pyg([one, other])
+    features = found.edge_x if kind.is_floating_point else found.edge_feat
+    np.testing.assert_array_equal(features, [[3, 4]])
+    assert graph_set_from_pyg([one]).num_edges.tolist() == [0]
+
+
 def test_data_have_both_directions() -> None:
     data = graph_set_to_pyg(GRAPHS)
     assert data[0].edge_index.tolist() == [[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]]
