@@ -41,6 +41,8 @@ NODE_FILES = [
     nodes("the first column", "name,age,y\nann,30,dog\nbob,41,cat\ncy,29,\n", LABELLED),
     nodes("Gephi", "Id,Label,timeset,age\nann,Ann A.,,30\nbob,Bob B.,,41\ncy,Cy C.,,29\n",
           Meant(features={"timeset": [None] * 3, "age": [30, 41, 29]})),
+    nodes("two intervals without labels", "id,Interval,INTERVAL\nann,1,2\nbob,3,4\ncy,5,6\n",
+          Meant(features={"Interval": [1, 3, 5], "INTERVAL": [2, 4, 6]})),
     nodes("Neo4j", "name:ID,age,:LABEL\nann,30,dog\nbob,41,cat\ncy,29,\n", LABELLED),
     nodes("labels of numbers", "id,label\nann,10\nbob,9\ncy,\n", Meant(labels=("10", "9", None))),
     nodes("labels of truth", "id,label\nann,True\nbob,False\ncy,nan\n",

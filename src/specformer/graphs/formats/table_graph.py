@@ -208,11 +208,11 @@ def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[
 def _label(table: Table, columns: Columns, labels: bool) -> tuple[str | None, str | None]:
     """Return the column of labels, and a column called label that holds names of nodes."""
     found, names = table.named(LABEL), None
-    # Of Gephi and others, which have a column timeset, or attributes in place of a table.
-    may_be_names = table.named("timeset", "interval") is not None or table.row != "row"
-    if found is not None and found != columns.label and may_be_names:
+    if found is not None and found != columns.label:
+        # Of Gephi and others, which have a column timeset, or attributes in place of a table.
+        may_be_names = table.named("timeset", "interval") is not None or table.row != "row"
         words = table.written(found)
-        if len(set(words)) == len(words) > 2:
+        if may_be_names and len(set(words)) == len(words) > 2:
             logger.info("%s: %r names the nodes, as each is different", table.path, found)
             found, names = None, found
     if columns.label is not None:
