@@ -17,6 +17,7 @@ from specformer.kernels.norms import Across, sum_over_workers
 from specformer.spectrum.devices import usable_device
 from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.implicit.implicit import DensityReport, ImplicitSpectrum
+from specformer.spectrum.products import check_count
 from specformer.spectrum.solvers.exact import KnownVectors, exact_vectors
 from specformer.spectrum.sparse import Parts, RowShard, row_shard
 from specformer.spectrum.spectrum import Spectrum
@@ -67,6 +68,7 @@ def approximate_rows(
     No process needs more than its rows. All get the same density, equal to that of a single process
     up to rounding.
     """
+    check_count("degree", degree)  # before the density is estimated
     started, target = time.perf_counter(), usable_device(device)
     shard = row_shard(rows, parts, target, torch.float64)
     root = np.sqrt(np.asarray(rows.sum(axis=1)).ravel())

@@ -14,7 +14,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import specformer as sf
+from specformer.datasets.parts import AllRows
 from specformer.errors import SpectrumError
+from specformer.spectrum import sharded
 from specformer.spectrum.implicit import implicit
 
 GRAPH = adjacency(nx.gnp_random_graph(40, 0.12, seed=5))
@@ -203,6 +205,9 @@ def test_a_bad_degree_is_told_before_the_work(monkeypatch) -> None:
     monkeypatch.setattr(implicit, "spectral_density", None)
     with pytest.raises(SpectrumError, match="degree=0"):
         sf.approximate(SMALL["ring"], degree=0)
+    monkeypatch.setattr(sharded, "spectral_density", None)
+    with pytest.raises(SpectrumError, match="degree=0"):
+        sharded.approximate_rows(SMALL["ring"], AllRows(8), degree=0)
 
 
 @pytest.mark.parametrize(
