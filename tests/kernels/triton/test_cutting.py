@@ -9,6 +9,7 @@ import torch
 from tests.datasets.coloured_graphs import STORE
 
 from specformer import kernels
+from specformer.datasets import BatchShape
 
 
 @pytest.mark.parametrize("chosen", [[3, 0, 7, 1, 7, 13], [0], list(range(14))])
@@ -17,15 +18,12 @@ def test_cut(
     chosen: list[int], spare: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = STORE.host_sizes[chosen]
-    shape = {
-        "num_nodes": int(sizes.sum()) + bool(spare),
-        "num_pairs": int((sizes**2).sum()) + spare,
-        "max_nodes": 9,
-    }
+    nodes, pairs = int(sizes.sum()), int((sizes**2).sum())
+    shape = BatchShape(len(chosen), nodes + bool(spare), pairs + spare, max_nodes=9)
     monkeypatch.setattr(kernels, "DEVICES", set())
-    expected = STORE.batch(torch.tensor(chosen), **shape)
+    expected = STORE.batch(torch.tensor(chosen), shape)
     monkeypatch.setattr(kernels, "DEVICES", {device.type})
-    found = STORE.to(device).batch(torch.tensor(chosen, device=device), **shape)
+    found = STORE.to(device).batch(torch.tensor(chosen, device=device), shape)
     for field in fields(expected):
         one, other = getattr(found, field.name), getattr(expected, field.name)
         if isinstance(one, torch.Tensor):
