@@ -52,9 +52,9 @@ class EigenvalueEncoding(DerivedBuffers):
 
     def __init__(self, channels: int, epsilon: float = 100.0, waves: bool = True) -> None:
         super().__init__()
-        check_arguments(EigenvalueEncoding, locals(), channels=2)
-        if channels % 2:
-            raise ConfigError(f"hidden_channels={channels} must be an even number.")
+        check_arguments(EigenvalueEncoding, locals())
+        if channels % 2:  # as models name it, which leave this check to us
+            raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
         self.channels = channels * waves
         self.epsilon = epsilon
         self._cache = TensorCache()

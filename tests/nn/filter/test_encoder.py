@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from tests.nn.plain_twin import SPECTRA, assert_twins, scrambled, state_of
 
 from specformer import reference
 from specformer.errors import ConfigError
-from specformer.nn import EigenvalueEncoding
+from specformer.nn import EigenvalueEncoding, GraphSpecformer, Specformer
 from specformer.nn.filter import EncoderBlock, SpectrumEncoder
 from specformer.spectrum import Tokens
 
@@ -74,8 +75,18 @@ def test_has_nothing_to_learn_or_to_save() -> None:
 
 @pytest.mark.parametrize("channels", [0, 1, 7, -2])
 def test_bad_widths_are_refused(channels: int) -> None:
-    with pytest.raises(ConfigError, match=f"channels={channels} must be (an even|at least 2)"):
+    with pytest.raises(ConfigError, match=f"channels={channels} must be (an even|at least 1)"):
         EigenvalueEncoding(channels)
+
+
+@pytest.mark.parametrize("model", [Specformer, GraphSpecformer])
+@pytest.mark.parametrize("channels", [1, 7])
+def test_models_name_their_own_argument(model: Any, channels: int) -> None:
+    sizes: dict[str, Any] = {"in_channels": 3}
+    if model is GraphSpecformer:
+        sizes = {"node_cardinalities": [3], "edge_cardinalities": [2]}
+    with pytest.raises(ConfigError, match=f"hidden_channels={channels} must be an even number"):
+        model(**sizes, out_channels=2, hidden_channels=channels, num_heads=1)
 
 
 def test_repr() -> None:
