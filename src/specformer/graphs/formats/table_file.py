@@ -231,8 +231,7 @@ def _start(text: Iterable[str]) -> tuple[int, list[str], str]:
 
 def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], list[int]]:
     """Return the columns by name, and the line number of each row in the file."""
-    stripped = ([cell.strip() for cell in row] for row in rows)
-    header = next(filter(any, stripped), [])
+    header = [name.strip() for name in next(filter(_is_written, rows), ())]
     if not header:
         raise GraphError(f"{path}: the file is empty; its first row must name the columns")
     for column in filter(None, header):
@@ -246,18 +245,23 @@ def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], 
     # Spreadsheets leave columns without a name at the end; the first of them is kept.
     kept = [(columns[name].append, header.index(name)) for name in columns]
     lines: list[int] = []
-    for row in stripped:
-        if len(row) > len(header) and not any(row[len(header) :]):
+    for row in rows:
+        if len(row) > len(header) and not _is_written(row[len(header) :]):
             del row[len(header) :]  # a separator may end rows too
         if len(row) == len(header):
             for add, place in kept:
-                add(row[place])
+                add(row[place].strip())  # faster than stripping whole rows
             lines.append(skipped + rows.line_num)
-        elif any(row):
+        elif _is_written(row):
             found = "1 cell" if len(row) == 1 else f"{len(row)} cells"
             where = f"row {skipped + rows.line_num}"
             raise GraphError(f"{path}: {where} has {found} where the header has {len(header)}")
     return columns, lines
+
+
+def _is_written(row: list[str]) -> bool:
+    """Whether a row is not a blank line."""
+    return any(cell.strip() for cell in row)
 
 
 def cell_text(value: Any) -> str:
