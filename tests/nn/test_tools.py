@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, stack_module_state, vmap
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
 
@@ -94,6 +94,17 @@ def test_torch_func_differentiates_the_node_model(training: bool) -> None:
         jacobian = torch.func.jacrev(lambda x: model(x, spectrum)[0])(x.detach())
         expected = torch.autograd.functional.jacobian(lambda x: model(x, spectrum)[0], x.detach())
         torch.testing.assert_close(jacobian, expected)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_an_ensemble_under_vmap_is_each_model_alone() -> None:
+    """PyTorch's recipe also hands over buffers: nothing made of them may outlive the call."""
+    models = [sf.Specformer(3, 8, 2, num_heads=2).eval() for _ in range(3)]
+    x = torch.randn(5, 3)
+    state = stack_module_state(models)
+    together = vmap(lambda own: functional_call(models[0], own, (x, SPECTRUM)))(state)
+    expected = torch.stack([model(x, SPECTRUM) for model in models])
+    torch.testing.assert_close(together, expected)
 
 
 @pytest.mark.parametrize("case", [of_nodes, of_graphs])

@@ -66,7 +66,8 @@ class EigenvalueEncoding(DerivedBuffers):
         return {"frequencies": self.epsilon / 10000.0**exponents}
 
     def forward(self, eigenvalues: Tensor) -> Tensor:
-        return self._cache(eigenvalues, self.frequencies.dtype, lambda: self._encode(eigenvalues))
+        frequencies = self.frequencies
+        return self._cache(eigenvalues, "z", lambda: self._encode(eigenvalues), frequencies)
 
     def _encode(self, eigenvalues: Tensor) -> Tensor:
         angles = eigenvalues.unsqueeze(-1) * self.frequencies.to(eigenvalues.dtype)
