@@ -161,9 +161,18 @@ def refuse_idle(config: Mapping[str, Any]) -> None:
 
 
 def check_call(
-    x: Any, spectrum: Any, landmarks: Any, config: Mapping[str, Any], dtype: torch.dtype
+    x: Any,
+    spectrum: Any,
+    in_channels: int,
+    dtype: torch.dtype,
+    landmarks: Any = None,
+    *,
+    sparse: bool = False,
 ) -> None:
-    """Refuse inputs of a node model whose types or shapes do not fit."""
+    """Refuse inputs of a node model or layer whose types or shapes do not fit.
+
+    ``sparse`` says whether x may be :class:`SparseFeatures`.
+    """
     if not isinstance(spectrum, Spectrum | ImplicitSpectrum):
         kind = type(spectrum).__name__
         raise ConfigError(
@@ -173,14 +182,13 @@ def check_call(
         given = type(landmarks).__name__
         raise ConfigError(f"landmarks must come from spectrum.landmarks(…), not be a {given}.")
     if isinstance(x, SparseFeatures):
-        if config["space"] == "input":
-            raise ConfigError("space='input' filters the features: give x as a dense tensor.")
+        if not sparse:
+            raise ConfigError("the features themselves are filtered: give x as a dense tensor.")
     elif not isinstance(x, Tensor) or x.layout != torch.strided:
         given = f"tensor of layout {x.layout}" if isinstance(x, Tensor) else type(x).__name__
-        raise ConfigError(
-            f"x must be a dense tensor or SparseFeatures.from_scipy(…), not a {given}."
-        )
-    wanted = [spectrum.num_nodes, config["in_channels"]]
+        allowed = " or SparseFeatures.from_scipy(…)" if sparse else ""
+        raise ConfigError(f"x must be a dense tensor{allowed}, not a {given}.")
+    wanted = [spectrum.num_nodes, in_channels]
     if list(x.shape[-2:]) != wanted:
         raise ConfigError(
             f"x has shape {list(x.shape)}, but the spectrum has {wanted[0]} nodes and the model "

@@ -125,7 +125,8 @@ class Specformer(NodeSpectralModel):
         self, x: Tensor | SparseFeatures, spectrum: AnySpectrum, landmarks: Keys | None = None
     ) -> Tensor:
         """Outputs ``[..., n, out]``; see :meth:`SpectralFilter.decode` for ``landmarks``."""
-        check_call(x, spectrum, landmarks, self.config, self.lift.weight.dtype)
+        width, dtype = self.config["in_channels"], self.lift.weight.dtype
+        check_call(x, spectrum, width, dtype, landmarks, sparse=self.space != "input")
         if self.space == "input" and isinstance(x, Tensor):
             responses = self.responses(spectrum, landmarks)
             return self.mapped(convolve(self.convs, x, responses, spectrum))

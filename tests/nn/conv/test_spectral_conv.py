@@ -66,3 +66,19 @@ def test_blind_to_labels_and_to_the_eigenbasis() -> None:
 def test_refuses(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         sf.SpectralConv(**{"in_channels": 16, "out_channels": 2, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("x", "spectrum", "message"),
+    [
+        (torch.ones(5, 1), SPECTRUM, r"x has shape \[5, 1\], .* the model in_channels=4"),
+        (torch.ones(3, 4), SPECTRUM, r"x has shape \[3, 4\], but the spectrum has 5 nodes"),
+        (torch.ones(5, 4), RING, "spectrum must come from sf.decompose .* not be a Tensor"),
+        (torch.ones(5, 4).to_sparse(), SPECTRUM, "x must be a dense tensor, not a tensor of"),
+        (torch.ones(5, 4), SPECTRUM, "convert them to one dtype"),
+    ],
+)
+def test_what_does_not_fit_is_named(x: Any, spectrum: Any, message: str) -> None:
+    """One column is not taken for all, although it could be broadcast."""
+    with pytest.raises(ConfigError, match=message):
+        conv_of(4, 2)(x, spectrum)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_arguments
+from specformer.nn.argument_checks import check_arguments, check_call
 from specformer.nn.attention import tokens_of
 from specformer.nn.conv.node_conv import LinearBases
 from specformer.nn.filter import SpectralFilter
@@ -34,7 +34,7 @@ class SpectralConv(Resettable):
         residual: whether X is added to X'.
         bias: whether the linear map has a bias b.
 
-    Shapes: x ``[n, in_channels]``, output ``[n, out_channels]``.
+    Shapes: x ``[..., n, in_channels]``, output ``[..., n, out_channels]``.
 
     Example:
         >>> import torch, specformer as sf
@@ -74,6 +74,7 @@ class SpectralConv(Resettable):
         self.residual = residual
 
     def forward(self, x: Tensor, spectrum: AnySpectrum) -> Tensor:
+        check_call(x, spectrum, self.in_channels, self.lin.weight.dtype)
         response = self.filter.decode(*tokens_of(spectrum, None))
         out = self.activation(self.norm(self.lin(self.bases(x, response, spectrum))))
         return out + x if self.residual else out
