@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -287,12 +288,20 @@ def test_what_is_wrong_with_a_batch_is_said() -> None:
     part = batch.subgraph(torch.arange(4))
     with pytest.raises(SpectrumError, match="do not belong to its graphs"):
         model(part)
+    reordered = batch.get_example(1).subgraph(torch.tensor([4, 2, 0, 1, 3, 5]))
+    with pytest.raises(SpectrumError, match="eigenvalues do not ascend"):
+        model(Batch.from_data_list([batch.get_example(0), reordered]))
     with pytest.raises(ConfigError, match="batch is a list; call the model with a PyG Batch"):
         model(GRAPHS)
     with pytest.raises(ConfigError, match=r"the edges have 0 numbers each.*edge_dim=2"):
         model_of(edge_dim=2)(batch)
     with pytest.raises(SpectrumError, match="holds 6 graphs, each with its own spectrum"):
         batch.spectrum  # noqa: B018
+    for name, whose in (("x", "node"), ("edge_attr", "edge")):
+        without = batch.clone()
+        del without[name]
+        with pytest.raises(ConfigError, match=f"the {whose}s have no categories, but .*{whose}_c"):
+            model(without)
     with pytest.raises(SpectrumError, match="takes one graph, not a batch"):
         SPECTRUM(batch)
 
@@ -309,9 +318,10 @@ def test_what_is_wrong_with_a_batch_is_said() -> None:
 )
 def test_categories_that_a_model_does_not_know_are_named(x: Any, edge_attr: Any, told: str) -> None:
     pair = Data(torch.tensor(x), torch.tensor([[0, 1], [1, 0]]), torch.tensor(edge_attr))
-    for kind in (sf.GraphSpecformer, GIN):
+    batch = batch_of([pair])
+    for kind, given in product((sf.GraphSpecformer, GIN), (batch, pack(batch))):
         with pytest.raises(ConfigError, match=told):
-            kind([4, 2], [3], 8, 1)(batch_of([pair]))
+            kind([4, 2], [3], 8, 1)(given)
 
 
 def stored(graphs: GraphSet, loaded: list[Data]) -> GraphStore:

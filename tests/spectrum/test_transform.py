@@ -62,6 +62,8 @@ def test_copies_have_it_and_subgraphs_say_that_it_is_not_theirs() -> None:
         assert torch.equal(copied.spectrum.eigenvectors, data.spectrum.eigenvectors)
     with pytest.raises(SpectrumError, match="do not fit a graph of 2 nodes"):
         data.subgraph(torch.tensor([0, 1])).spectrum  # noqa: B018
+    with pytest.raises(SpectrumError, match="AddSpectrum after what reorders the nodes"):
+        data.subgraph(torch.tensor([1, 2, 0])).spectrum  # noqa: B018
 
 
 def test_a_tensor_of_that_name_is_left_alone() -> None:

@@ -156,7 +156,7 @@ class GraphSpecformer(SpectralModel):
         self.apply_init_std()
 
     def forward(self, batch: PackedGraphs | Data) -> Tensor:
-        batch = batch if isinstance(batch, PackedGraphs) else as_packed(batch, self.config)
+        batch = as_packed(batch, self.config)
         pairs = GraphPairs(batch, self.readout.weight.dtype)
         entries = [basis_entries(response, pairs) for response in self.decoded(pairs.spectra)]
         nodes, bonds = self.atoms(batch), self.bonds(batch)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
 from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
@@ -17,6 +18,7 @@ from torch_geometric.transforms import BaseTransform
 from specformer.errors import SpectrumError
 from specformer.spectrum.decompose import decompose
 from specformer.spectrum.magnetic import MagneticSpectrum
+from specformer.spectrum.many.packed_graphs import check_ascending
 from specformer.spectrum.spectrum import Spectrum
 
 #: The last spectrum of each graph and its tensors, so that eigenvalues are grouped only once.
@@ -48,6 +50,7 @@ def spectrum_of(data: Data) -> Spectrum:
     known_values, known_vectors, known = _LAST.get(data, (None, None, None))
     if isinstance(known, Spectrum) and known_values is values and known_vectors is vectors:
         return known
+    check_ascending(values, torch.tensor([len(values)]))
     kind = MagneticSpectrum if vectors.is_complex() else Spectrum
     spectrum = kind(values, vectors.view(nodes, -1))
     _LAST[data] = (values, vectors, spectrum)

@@ -157,7 +157,7 @@ class PackedGraphs:
 def as_packed(batch: Any, config: Mapping[str, Any] | None = None) -> PackedGraphs:
     """Packed graphs as they are, or a PyG ``Batch`` or ``Data`` with spectra of ``AddSpectrum``.
 
-    What PyG holds nobody has checked: ``config`` is that of a model that must know its categories.
+    ``config`` is that of a model, which must have a vector for every category.
 
     Whole numbers in ``x`` and ``edge_attr`` are categories, others are numbers; beside those, ``z``
     and ``edge_type`` may hold categories, and ``fingerprints`` ``[1, size]`` a graph's counts. An
@@ -172,6 +172,10 @@ def as_packed(batch: Any, config: Mapping[str, Any] | None = None) -> PackedGrap
         PackedGraphs(graphs=3, nodes=6, pairs=12, device=cpu)
     """
     if isinstance(batch, PackedGraphs):
+        # Not on a GPU: this would wait for the device. Numeric bonds have rows of padding.
+        on_host = not (batch.nodes.is_cuda or torch.compiler.is_compiling())
+        if config and on_host and not batch.is_measured:
+            check_categories(config, batch.nodes, batch.bond_table)
         return batch
     if not is_pyg(batch):
         raise ConfigError(
@@ -204,8 +208,8 @@ def check_categories(config: Mapping[str, Any], nodes: Tensor, bond_table: Tenso
 def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
     pairs = _spectra(batch)
     sizes = _sizes(batch)
-    kinds, found = _kinds(batch)
-    of_nodes = _of_nodes(batch, sizes)
+    kinds, found = _kinds(batch, config)
+    of_nodes = _of_nodes(batch, config)
     # One read from the device for all that shapes need to know.
     shapes = torch.stack([sizes.sum(), sizes.square().sum(), sizes.max(), (sizes * pairs).sum()])
     rows, cells, largest, entries = shapes.tolist()
@@ -214,6 +218,7 @@ def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
             "the batch's eigenvectors do not belong to its graphs: apply AddSpectrum after what "
             "changes the graphs."
         )
+    check_ascending(batch.eigenvalues, pairs)
     packed = PackedGraphs(
         **of_nodes,
         **found,
@@ -254,16 +259,41 @@ def _spectra(batch: Any) -> Tensor:
     return torch.as_tensor(batch.num_eigenpairs)
 
 
-def _of_nodes(batch: Any, sizes: Tensor) -> dict[str, Any]:
+def check_ascending(eigenvalues: Tensor, counts: Tensor) -> None:
+    """Refuse eigenvalues ``[Σq]`` that do not ascend within each graph.
+
+    PyG takes the n eigenvalues of a graph for features of its nodes, and reorders them when it
+    reorders nodes. The eigenvectors stay as they are, and all sizes still fit.
+    """
+    falls = eigenvalues.diff() < 0
+    falls[counts.cumsum(0)[:-1] - 1] = False  # from one graph to the next
+    if falls.any():
+        raise SpectrumError(
+            "the eigenvalues do not ascend: apply AddSpectrum after what reorders the nodes."
+        )
+
+
+def _of_nodes(batch: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     x, z = getattr(batch, "x", None), getattr(batch, "z", None)
     if x is not None and not x.is_floating_point():
         return {"nodes": _columns(x)}
     if z is None:
-        z = torch.zeros(batch.num_nodes, dtype=torch.long, device=sizes.device)
+        z = _alike(batch, batch.num_nodes, "node", config)
     return {"nodes": _columns(z)} | ({} if x is None else {"x": _columns(x)})
 
 
-def _kinds(batch: Any) -> tuple[Tensor, dict[str, Any]]:
+def _alike(batch: Any, count: int, whose: str, config: Mapping[str, Any]) -> Tensor:
+    """Category 0 for nodes or edges that have none; refused if a model tells categories apart."""
+    limits = list(config.get(f"{whose}_cardinalities", [1]))
+    if count and limits != [1]:
+        raise ConfigError(
+            f"the {whose}s have no categories, but the model has {whose}_cardinalities={limits}: "
+            "give the graphs theirs, or the model [1]."
+        )
+    return torch.zeros(count, dtype=torch.long, device=batch.edge_index.device)
+
+
+def _kinds(batch: Any, config: Mapping[str, Any]) -> tuple[Tensor, dict[str, Any]]:
     """The kind of every edge ``[E]``, from 1 on, and what is known of each kind; row 0 is none."""
     attributes, categories = (getattr(batch, name, None) for name in ("edge_attr", "edge_type"))
     edges = torch.as_tensor(batch.edge_index).shape[1]
@@ -271,7 +301,7 @@ def _kinds(batch: Any) -> tuple[Tensor, dict[str, Any]]:
     if attributes is not None and numbers is None:
         categories = attributes
     if categories is None:
-        categories = torch.zeros(edges, dtype=torch.long, device=batch.edge_index.device)
+        categories = _alike(batch, edges, "edge", config)
     categories = _columns(categories)
     for name, given in (("edge_attr", attributes), ("edge_type", categories)):
         if given is not None and len(given) != edges:
