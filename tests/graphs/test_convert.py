@@ -268,7 +268,7 @@ NAN = float("nan")
         (nx.Graph([("a", "b", {"weight": "x"})]), {}, r"edge \('a', 'b'\): weight 'x' is not"),
         (nx.Graph([(1, "1")]), {}, "node_ids has '1' more than once"),
         (Data(x=torch.ones(2, 1)), {}, "Data has no edge_index"),
-        (HeteroData(), {}, "cannot read a graph from HeteroData"),
+        (HeteroData(), {}, r"cannot read a graph from HeteroData; pass its \.to_homogeneous\(\)"),
         (42, {}, "cannot read a graph from int"),
         (None, {}, "cannot read a graph from NoneType"),
         ("no/such.npz", {}, r"no/such.npz: there is no such file or folder"),

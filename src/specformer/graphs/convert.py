@@ -198,9 +198,10 @@ def _directed(source: Any, num_nodes: int | None, edge_weight: Any, least: float
     elif is_networkx(source):
         matrix = directed_edges(*_networkx_edges(source, least), least)
     else:
+        hetero = "its .to_homogeneous(), " if hasattr(source, "to_homogeneous") else ""
         raise GraphError(
-            f"cannot read a graph from {kind}; pass an edge_index, a PyG Data, a NetworkX graph, a "
-            "sparse matrix of SciPy or torch, or a path"
+            f"cannot read a graph from {kind}; pass {hetero}an edge_index, a PyG Data, a "
+            "NetworkX graph, a sparse matrix of SciPy or torch, or a path"
         )
     if edge_weight is not None:
         raise GraphError(f"edge_weight applies to an edge_index only; {kind} has its own weights")
