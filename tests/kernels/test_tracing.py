@@ -21,7 +21,6 @@ from specformer.kernels.segments import (
     segment_softmax,
     segment_sum,
 )
-from specformer.kernels.tracing import TensorCache
 from specformer.kernels.weighted_attention import carried_attention
 from specformer.nn.conv.embedding import summed_rows
 from specformer.nn.layers.batch_norm import BatchNorm
@@ -98,6 +97,6 @@ def test_attention_with_weights_as_channels(runs: tuple[int, ...]) -> None:
     weights = torch.tensor([1.0, 3.0, 2.0, 1.0], dtype=torch.float64)
 
     def attended(packed: Tensor) -> Tensor:
-        return carried_attention([packed], weights, 0.5, torch.float64, TensorCache())
+        return carried_attention([packed], weights, 0.5, torch.float64)
 
     assert gradcheck(attended, inputs([(*runs, 4, 3, 2, 5)], transposed=True))

@@ -12,6 +12,8 @@ from specformer.kernels.tracing import TensorCache
 
 #: Order of the parts in packed projections.
 _ROLES = ("query", "key", "value")
+#: The frames of :func:`carried_attention`, which depend on the weights and on shapes alone.
+_FRAMES = TensorCache()
 
 
 class Ranges(NamedTuple):
@@ -35,9 +37,7 @@ class FlatSpectra(NamedTuple):
     weights: Ranges
 
 
-def weighted_attention(
-    packed: Sequence[Tensor], weights: Tensor | Ranges, scale: float, cache: TensorCache
-) -> Tensor:
+def weighted_attention(packed: Sequence[Tensor], weights: Tensor | Ranges, scale: float) -> Tensor:
     r"""The output of each head, :math:`\mathrm{softmax}_j(\alpha\, q_i^\top k_j + \log w_j)\, v_j`.
 
     Args:
@@ -46,7 +46,6 @@ def weighted_attention(
         weights: w ``[r]``, or ``[batch, r]`` if each item of a batch has its own tokens. A weight
             of 0 leaves a key out; padding needs it. Or :class:`Ranges`, for a fused kernel.
         scale: α.
-        cache: keeps tensors that depend on the weights alone.
 
     Shapes: output ``[..., heads, p, width]``.
     """
@@ -59,7 +58,7 @@ def weighted_attention(
     kind = packed[0].dtype
     if kind == torch.float32 and torch.get_float32_matmul_precision() == "medium":
         kind = torch.bfloat16
-    return carried_attention(packed, weights, scale, kind, cache)
+    return carried_attention(packed, weights, scale, kind)
 
 
 def _within_ranges(packed: Tensor, ranges: Ranges, scale: float) -> Tensor:
@@ -91,7 +90,7 @@ def masked_attention(
 
 
 def carried_attention(
-    packed: Sequence[Tensor], weights: Tensor, scale: float, kind: torch.dtype, cache: TensorCache
+    packed: Sequence[Tensor], weights: Tensor, scale: float, kind: torch.dtype
 ) -> Tensor:
     """Attention with the logarithms of ``weights`` ``[r]`` as additional key channels.
 
@@ -109,7 +108,7 @@ def carried_attention(
         def frame(each: Tensor = each, roles: Sequence[str] = roles) -> Tensor:
             return _frame(weights, roles, each.shape, scale, kind)
 
-        placed.append(cast(Tensor, _Placed.apply(each, cache(weights, name, frame))))
+        placed.append(cast(Tensor, _Placed.apply(each, _FRAMES(weights, name, frame))))
     out = _attend(*apart(placed), scale)
     return _Cropped.apply(out, width, packed[0].dtype)
 

@@ -8,23 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.argument_checks import check_arguments, check_eigenvalues
-from specformer.nn.attention import (
-    EigenvalueSet,
-    MultiHeadAttention,
-    TensorCache,
-    WeightedAttention,
-    Weights,
-    distinct_tokens,
-    encoded,
-)
-from specformer.nn.layers.linear import (
-    DerivedBuffers,
-    LayerNorm,
-    Linear,
-    Resettable,
-    feed_forward,
-)
+from specformer.nn.argument_checks import check_arguments, check_eigenvalues, check_split
+from specformer.nn.layers.attention import Weights, attention_heads
+from specformer.nn.layers.derived import DerivedBuffers, remembered
+from specformer.nn.layers.linear import LayerNorm, Linear, Resettable, feed_forward
+from specformer.nn.tokens import EigenvalueSet, distinct_tokens, encoded, own_noise
 from specformer.spectrum import Keys
 
 
@@ -57,7 +45,6 @@ class EigenvalueEncoding(DerivedBuffers):
             raise ConfigError(f"hidden_channels={channels} must be an even number of at least 2.")
         self.channels = channels * waves
         self.epsilon = epsilon
-        self._cache = TensorCache()
         self.register_derived()
 
     def derived(self) -> dict[str, Tensor]:
@@ -65,17 +52,64 @@ class EigenvalueEncoding(DerivedBuffers):
         exponents = torch.arange(0, self.channels, 2, dtype=torch.float64) / max(self.channels, 1)
         return {"frequencies": self.epsilon / 10000.0**exponents}
 
+    @remembered
     def forward(self, eigenvalues: Tensor) -> Tensor:
-        frequencies = self.frequencies
-        return self._cache(eigenvalues, "z", lambda: self._encode(eigenvalues), frequencies)
-
-    def _encode(self, eigenvalues: Tensor) -> Tensor:
         angles = eigenvalues.unsqueeze(-1) * self.frequencies.to(eigenvalues.dtype)
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
         return torch.cat([eigenvalues.unsqueeze(-1), waves], dim=-1)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, epsilon={self.epsilon}"
+
+
+#: Names of the linear maps to queries, keys and values.
+PROJECTIONS = ("query", "key", "value")
+
+
+class WeightedAttention(nn.Module):
+    r"""The heads of attention, in which each key has a weight.
+
+    .. math::
+        Z_m = \mathrm{softmax}(Q_m K_m^\top / \sqrt{d_h} + \log w)\, V_m, \quad
+        Q_m = Z W^Q_m,\; K_m = Z W^K_m,\; V_m = Z W^V_m
+
+    A key of weight w acts as w equal keys. Attention over distinct eigenvalues with their
+    multiplicities is therefore attention over all eigenvalues. The scores are never stored.
+
+    Shapes: tokens ``[..., p, channels]``, keys ``[..., r, channels]``, weights ``[r]``, or
+    ``[batch, r]`` if each graph of a batch has its own; a weight of 0 leaves a key out.
+    """
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        check_split(channels, num_heads)
+        self.channels, self.num_heads = channels, num_heads
+        self.query = Linear(channels, channels)
+        self.key = Linear(channels, channels)
+        self.value = Linear(channels, channels)
+
+    def heads(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
+        """The output of every head, ``[..., heads, p, channels / heads]``."""
+        return attention_heads(self.maps, self.num_heads, tokens, keys, weights)
+
+    @property
+    def maps(self) -> tuple[Linear, Linear, Linear]:
+        return self.query, self.key, self.value
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, num_heads={self.num_heads}"
+
+
+class MultiHeadAttention(WeightedAttention):
+    r"""A linear map of the concatenated heads, :math:`[Z_1 \Vert \dots \Vert Z_M] W + b`."""
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__(channels, num_heads)
+        self.out = Linear(channels, channels)
+
+    def forward(self, tokens: Tensor, keys: Tensor, weights: Weights) -> Tensor:
+        heads = self.heads(tokens, keys, weights)
+        return self.out(heads.transpose(-2, -3).flatten(-2))
 
 
 class EncoderBlock(nn.Module):
@@ -116,16 +150,7 @@ class EncoderBlock(nn.Module):
 
 
 class SpectrumEncoder(nn.Module):
-    r"""Transformer encoder that turns every eigenvalue into a vector, given all other eigenvalues.
-
-    Args:
-        channels: width d.
-        num_heads: attention heads.
-        num_blocks: depth.
-        dropout: dropout rate on the output of attention and of the feed-forward network.
-        epsilon: see :class:`EigenvalueEncoding`.
-        encodes: False leaves out the sines and cosines of the encoding.
-        attends: False leaves out attention, so that every eigenvalue is encoded alone.
+    r"""Turn every eigenvalue into a vector, given all other eigenvalues: an encoding, then blocks.
 
     Shapes: eigenvalues ``[p]``, their multiplicities or other weights ``[p]``, output ``[p, d]``.
     """
@@ -164,8 +189,6 @@ class JointDecoder(nn.Module):
         [\lambda_1 \dots \lambda_M] = \hat Z W + b
     """
 
-    reads_keys = False
-
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
         self.linear = Linear(channels, num_heads)
@@ -182,8 +205,6 @@ class HeadsDecoder(nn.Module):
         \lambda_m = Z_m W_\lambda
     """
 
-    reads_keys = True
-
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
         self.norm = LayerNorm(channels)
@@ -196,9 +217,6 @@ class HeadsDecoder(nn.Module):
         heads = self.attention.heads(normed, normed_keys, weights)  # [..., heads, p, width]
         decoded = self.linear(heads.flatten(-3, -2))  # one map for all heads
         return decoded.reshape(heads.shape[:-1]).mT
-
-
-Decoder = JointDecoder | HeadsDecoder
 
 
 class SpectralFilter(Resettable):
@@ -267,9 +285,15 @@ class SpectralFilter(Resettable):
                 row per eigenvalue. In training with dropout, equal eigenvalues get different rows,
                 as if attention had run over all of them.
         """
-        z, keys, weights, index = encoded(self.encoder, self.decoder, tokens, landmarks, index)
+        noisy = own_noise(self.encoder, index)
+        if landmarks is None and noisy is None:
+            z = keys = self.encoder(*tokens)
+            weights = tokens.weights
+        else:
+            reads = isinstance(self.decoder, HeadsDecoder)
+            z, keys, weights = encoded(self.encoder, tokens, landmarks, noisy, updates_keys=reads)
         new: Tensor = self.decoder(z, keys, weights)
-        return new if index is None else new.index_select(-2, index)
+        return new if index is None or noisy is not None else new.index_select(-2, index)
 
     def extra_repr(self) -> str:
         return f"{self.hidden_channels}, num_heads={self.num_heads}"

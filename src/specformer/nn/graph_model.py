@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from specformer.errors import ConfigError
 from specformer.kernels.segments import at_least_float32
+from specformer.kernels.weighted_attention import FlatSpectra
 from specformer.nn.argument_checks import check_arguments, refuse_idle, whole_numbers
 from specformer.nn.conv.embedding import EdgeEmbedding, FingerprintEmbedding, NodeEmbedding
 from specformer.nn.conv.graph_conv import (
@@ -23,11 +25,13 @@ from specformer.nn.conv.graph_conv import (
     pool,
 )
 from specformer.nn.conv.pair_states import PairUpdate, bond_vectors, diagonal_rows, shared_rings
-from specformer.nn.filter import DecoderKind
+from specformer.nn.filter import DecoderKind, SpectralFilter
 from specformer.nn.layers.batch_norm import Activation, BatchNorm
 from specformer.nn.node_model import Sharing
 from specformer.nn.pretrained import constructor_arguments
 from specformer.nn.spectral_model import SpectralModel
+from specformer.nn.tokens import EigenvalueSet
+from specformer.spectrum import Keys
 from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
 
 if TYPE_CHECKING:
@@ -200,3 +204,35 @@ class GraphSpecformer(SpectralModel):
         Rows beyond a graph's size are padding.
         """
         return self.decoded(GraphPairs(as_packed(batch), self.readout.weight.dtype).tokens)
+
+    def decoded(
+        self, tokens: EigenvalueSet, landmarks: Keys | None = None, index: Tensor | None = None
+    ) -> list[Tensor]:
+        filters = cast("list[SpectralFilter]", list(self.filters))
+        if len(filters) > 1 and isinstance(tokens, FlatSpectra):
+            return list(decode_together(filters, tokens).unbind(0))
+        return super().decoded(tokens, landmarks, index)
+
+
+def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) -> Tensor:
+    """Decode the same tokens by several filters of one shape, ``[filters, p, heads]``.
+
+    Every call stacks their parameters along a run axis (:mod:`specformer.nn.layers.linear`). This
+    copies them, but launches one chain of kernels instead of one per filter.
+    """
+    parameters = [dict(filt.named_parameters()) for filt in filters]
+    stacked = {
+        f"filter.{name}": torch.stack([own[name] for own in parameters]) for name in parameters[0]
+    }
+    return functional_call(_Decoding(filters[0]), stacked, (tokens,))
+
+
+class _Decoding(nn.Module):
+    """A module whose forward pass is :meth:`SpectralFilter.decode`."""
+
+    def __init__(self, filt: SpectralFilter) -> None:
+        super().__init__()
+        self.filter = filt
+
+    def forward(self, tokens: EigenvalueSet) -> Tensor:
+        return self.filter.decode(tokens)

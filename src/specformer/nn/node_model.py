@@ -2,13 +2,12 @@ r"""Specformer for the nodes of a single graph."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from torch import Tensor, nn
 
 from specformer.nn.argument_checks import check_arguments, check_call, refuse_idle
-from specformer.nn.attention import tokens_of
-from specformer.nn.conv.composition import build_convs, convolve
+from specformer.nn.conv.composition import build_convs, steps
 from specformer.nn.conv.node_conv import BasesKind
 from specformer.nn.filter import DecoderKind
 from specformer.nn.layers.batch_norm import Activation, Norm
@@ -17,6 +16,7 @@ from specformer.nn.layers.sparse_features import SparseFeatures, linear_after_dr
 from specformer.nn.layers.streams import side_by_side
 from specformer.nn.pretrained import constructor_arguments
 from specformer.nn.spectral_model import NodeSpectralModel
+from specformer.nn.tokens import tokens_of
 from specformer.spectrum import AnySpectrum, Keys
 
 Sharing = Literal["small", "medium", "large"]
@@ -115,8 +115,8 @@ class Specformer(NodeSpectralModel):
         self.drops_after = space == "output" and second_dropout == "after"
         self.is_direct = space != "hidden" and feature_layers == 1
         self.lift = Linear(in_channels, out_channels if self.is_direct else hidden_channels, bias)
-        last = nn.Identity() if self.is_direct else Linear(hidden_channels, out_channels, bias)
-        self.readout = last
+        width = hidden_channels
+        self.readout = nn.Identity() if self.is_direct else Linear(width, out_channels, bias)
         self.filters = self.new_filters()
         self.convs = build_convs(self.config, channels)
         self.apply_init_std()
@@ -127,13 +127,21 @@ class Specformer(NodeSpectralModel):
         """Outputs ``[..., n, out]``; see :meth:`SpectralFilter.decode` for ``landmarks``."""
         width, dtype = self.config["in_channels"], self.lift.weight.dtype
         check_call(x, spectrum, width, dtype, landmarks, sparse=self.space != "input")
-        if self.space == "input" and isinstance(x, Tensor):
-            responses = self.responses(spectrum, landmarks)
-            return self.mapped(convolve(self.convs, x, responses, spectrum))
         responses, hidden = side_by_side(
-            lambda: self.responses(spectrum, landmarks), lambda: self.mapped(x), x.device
+            lambda: self.responses(spectrum, landmarks), lambda: self.before(x), x.device
         )
-        hidden = convolve(self.convs, hidden, responses, spectrum)
+        for conv, response in steps(self.convs, responses, spectrum):
+            hidden = conv(hidden, response, spectrum)
+        return self.after(hidden)
+
+    def before(self, x: Tensor | SparseFeatures) -> Tensor:
+        """What the convolutions act on: x itself in ``"input"`` space, else mapped features."""
+        return cast(Tensor, x) if self.space == "input" else self.mapped(x)
+
+    def after(self, hidden: Tensor) -> Tensor:
+        """The output of the model for the output of the last convolution."""
+        if self.space == "input":
+            return self.mapped(hidden)
         return self.readout(self.last_dropout(hidden)) if self.space == "hidden" else hidden
 
     def mapped(self, x: Tensor | SparseFeatures) -> Tensor:

@@ -1,24 +1,23 @@
-r"""Base classes of both models, and the inspection of their filters."""
+r"""Base classes of both models: what they have beside their forward passes."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from specformer.errors import ConfigError
-from specformer.kernels.weighted_attention import FlatSpectra, apart
-from specformer.nn.attention import PROJECTIONS, EigenvalueSet, WeightedAttention
+from specformer.nn.condensation import condensed_attention
+from specformer.nn.conv.composition import is_filter
 from specformer.nn.conv.embedding import FeatureEmbedding
 from specformer.nn.conv.node_conv import LinearBases, NodeConv
-from specformer.nn.filter import EncoderBlock, SpectralFilter, SpectrumEncoder
+from specformer.nn.filter import PROJECTIONS, SpectralFilter
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear, reset_parts
 from specformer.nn.pretrained import Pretrained
+from specformer.nn.tokens import EigenvalueSet
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Tokens
 
 
@@ -42,8 +41,6 @@ class SpectralModel(Pretrained):
     ) -> list[Tensor]:
         """The result of :meth:`SpectralFilter.decode` for every filter."""
         filters = [cast(SpectralFilter, filt) for filt in self.filters]
-        if len(filters) > 1 and isinstance(tokens, FlatSpectra):
-            return list(decode_together(filters, tokens).unbind(0))
         return [filt.decode(tokens, landmarks, index) for filt in filters]
 
     def reset_parameters(self) -> None:
@@ -69,30 +66,6 @@ class SpectralModel(Pretrained):
                 nn.init.normal_(module.weight, std=std)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-
-
-def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) -> Tensor:
-    """Decode the same tokens by several filters of one shape, ``[filters, p, heads]``.
-
-    Every call stacks their parameters along a run axis (:mod:`specformer.nn.layers.linear`). This
-    copies them, but launches one chain of kernels instead of one per filter.
-    """
-    parameters = [dict(filt.named_parameters()) for filt in filters]
-    stacked = {
-        f"filter.{name}": torch.stack([own[name] for own in parameters]) for name in parameters[0]
-    }
-    return functional_call(_Decoding(filters[0]), stacked, (tokens,))
-
-
-class _Decoding(nn.Module):
-    """A module whose forward pass is :meth:`SpectralFilter.decode`."""
-
-    def __init__(self, filt: SpectralFilter) -> None:
-        super().__init__()
-        self.filter = filt
-
-    def forward(self, tokens: EigenvalueSet) -> Tensor:
-        return self.filter.decode(tokens)
 
 
 class NodeSpectralModel(SpectralModel):
@@ -122,7 +95,7 @@ class NodeSpectralModel(SpectralModel):
         """
         if self.config["space"] != "input" or self.config["bases"] != "linear":
             return False
-        one_filter = all(cast(NodeConv, conv).is_filter for conv in self.convs)
+        one_filter = all(is_filter(conv) for conv in self.convs)
         return len(self.convs) == 1 or (one_filter and not self.config["propagation_dropout"])
 
     def filter_parameters(self) -> list[nn.Parameter]:
@@ -191,68 +164,3 @@ class NodeSpectralModel(SpectralModel):
             tokens = spectrum.distinct.tokens
         encoders = [cast(SpectralFilter, filt).encoder for filt in self.filters]
         return torch.stack([condensed_attention(encoder, tokens) for encoder in encoders])
-
-
-#: Upper ends of the paper's low and medium frequency bands; the high band reaches 2.
-BAND_EDGES = (2.0 / 3.0, 4.0 / 3.0)
-_ROWS = 1024
-
-
-def condensed_attention(
-    encoder: SpectrumEncoder, tokens: Tokens, frequencies: Tensor | None = None
-) -> Tensor:
-    """The first block's attention between low, medium and high frequencies, ``[heads, 3, 3]``.
-
-    The result has no heads if the encoder has no attention. See :func:`condense` for
-    ``frequencies``.
-    """
-    hidden = encoder.embedding(encoder.encoding(tokens.values))
-    first = cast(EncoderBlock, encoder.blocks[0]) if encoder.blocks else None
-    if first is None or first.attention is None or first.attention_norm is None:
-        return hidden.new_empty(0, 3, 3)
-    return condense(first.attention, first.attention_norm(hidden), tokens, frequencies)
-
-
-def attention_matrix(
-    attention: WeightedAttention, tokens: Tensor, keys: Tensor, weights: Tensor
-) -> Tensor:
-    """The attention matrix ``[..., heads, p, r]``, for inspection only."""
-    queries, keyed, _ = apart(attention.project(tokens, keys))
-    bias = weights.log().to(queries.dtype)[..., None, None, :]
-    return (attention.scale * queries @ keyed.mT + bias).softmax(dim=-1)
-
-
-def band_of(eigenvalues: Tensor) -> Tensor:
-    """0, 1 or 2 for the bands [0, 2/3), [2/3, 4/3) and [4/3, 2]."""
-    edges = torch.tensor(BAND_EDGES, dtype=eigenvalues.dtype, device=eigenvalues.device)
-    return torch.bucketize(eigenvalues, edges, right=True)
-
-
-def condense(
-    attention: WeightedAttention,
-    normed: Tensor,
-    tokens: Tokens,
-    frequencies: Tensor | None = None,
-) -> Tensor:
-    r"""The attention matrix summed over three frequency bands (paper, App. "Condensation").
-
-    .. math::
-        \hat B_{ij} = \frac{1}{|f_i|}\sum_{\lambda_p \in f_i}\sum_{\lambda_q \in f_j} B_{pq}
-
-    Both sums count multiplicities. A band without eigenvalues has a row of zeros. The matrix is
-    computed in blocks of rows. ``frequencies`` are used instead of the tokens' values to assign
-    tokens to bands.
-
-    Shapes: ``normed`` ``[p, channels]``, the block's normalised input; output ``[heads, 3, 3]``.
-    """
-    places = band_of(tokens.values if frequencies is None else frequencies)
-    bands = nn.functional.one_hot(places, 3).to(normed.dtype)
-    shares = normed.new_zeros(attention.num_heads, 3, 3)
-    for start in range(0, len(tokens.values), _ROWS):
-        rows = slice(start, start + _ROWS)
-        matrix = attention_matrix(attention, normed[rows], normed, tokens.weights)
-        block = matrix @ bands  # [heads, rows, 3]
-        shares += (bands[rows] * tokens.weights[rows, None]).mT @ block
-    mass = (bands * tokens.weights[:, None]).sum(dim=0)
-    # The weights of a density are not whole numbers, so that a band may have a mass below 1.
-    return shares / mass.masked_fill(mass == 0, 1.0)[:, None]

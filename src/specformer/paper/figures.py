@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from specformer.datasets import csbm
 from specformer.errors import RunError
+from specformer.nn.condensation import attention_matrix, first_attention
 from specformer.nn.filter import EigenvalueEncoding, SpectralFilter
-from specformer.nn.spectral_model import attention_matrix
 from specformer.paper.tables import table1, table2
 from specformer.reports.looks import HEAT, INK, MUTED, head_looks
 from specformer.reports.plots import spectral_plots
@@ -138,9 +138,10 @@ def _model(_: Rows) -> Pictures:
     with torch.no_grad():
         response = learned(spectrum.eigenvalues)
         encoded = encoder.encoding(spectrum.eigenvalues)
-        block: Any = encoder.blocks[0]
-        hidden = block.attention_norm(encoder.embedding(encoder.encoding(tokens.values)))
-        attention = attention_matrix(block.attention, hidden, hidden, tokens.weights).mean(dim=0)
+        found = first_attention(encoder, tokens)
+        assert found is not None
+        first, hidden = found
+        attention = attention_matrix(first, hidden, hidden, tokens.weights).mean(dim=0)
         u = spectrum.eigenvectors
         basis = u @ torch.diag(response[:, 0]) @ u.T
         signal = spectrum.filter(torch.randn(len(u)), response[:, 0])

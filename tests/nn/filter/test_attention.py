@@ -7,21 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.drawn import random
-from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, state_of
+from tests.nn.plain_twin import BOTH_DTYPES, assert_twins, scrambled, state_of
 
 from specformer import reference
 from specformer.errors import ConfigError
-from specformer.kernels.tracing import TensorCache
 from specformer.kernels.weighted_attention import carried_attention, masked_attention
-from specformer.nn import SpectralFilter, spectral_model
-from specformer.nn.attention import MultiHeadAttention, WeightedAttention
-from specformer.nn.spectral_model import (
+from specformer.nn.condensation import (
     attention_matrix,
-    band_of,
-    condense,
-    condensed_attention,
 )
-from specformer.spectrum import Tokens
+from specformer.nn.filter import MultiHeadAttention, WeightedAttention
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 4])
@@ -83,42 +77,6 @@ def test_repr() -> None:
     assert repr(WeightedAttention(8, 2)).startswith("WeightedAttention(\n  8, num_heads=2")
 
 
-# --- condensation -------------------------------------------------------------------------------
-
-
-def test_bands_are_half_open() -> None:
-    values = torch.tensor([0.0, 0.66, 2 / 3, 1.0, 1.33, 4 / 3, 2.0], dtype=torch.float64)
-    assert band_of(values).tolist() == [0, 0, 1, 1, 1, 2, 2]
-
-
-@pytest.mark.parametrize("rows", [3, 1024])
-@pytest.mark.parametrize("name", SPECTRA)
-def test_condensed_is_the_double_sum(monkeypatch, name: str, rows: int) -> None:
-    monkeypatch.setattr(spectral_model, "_ROWS", rows)
-    encoder = scrambled(SpectralFilter(8, 2)).encoder
-    spectrum = SPECTRA[name]
-    with torch.no_grad():
-        ours = condensed_attention(encoder, spectrum.distinct.tokens)
-        plain = reference.condensed_attention(state_of(encoder), spectrum.eigenvalues, 2)
-    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
-    present = torch.bincount(band_of(spectrum.eigenvalues), minlength=3) > 0
-    torch.testing.assert_close(ours.sum(dim=-1), present.double().expand(2, 3))
-
-
-def test_condensing_by_hand() -> None:
-    module = WeightedAttention(2, 1).double()
-    for parameter in module.parameters():
-        torch.nn.init.zeros_(parameter)
-    # Without queries or keys attention is uniform over all eigenvalues: 1 + 2 low, 1 high.
-    values = torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
-    tokens = Tokens(values, torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64))
-    expected = torch.tensor([[0.75, 0, 0.25], [0, 0, 0], [0.75, 0, 0.25]], dtype=torch.float64)
-    torch.testing.assert_close(condense(module, random(3, 2), tokens)[0], expected)
-    # A density counts less than one eigenvalue here and there; the shares are the same.
-    thin = Tokens(values, tokens.weights / 4)
-    torch.testing.assert_close(condense(module, random(3, 2), thin)[0], expected)
-
-
 @pytest.mark.parametrize("dtype", BOTH_DTYPES)
 @pytest.mark.parametrize("apart", [False, True], ids=["own keys", "other keys"])
 @pytest.mark.parametrize("lead", [(), (2,)])
@@ -129,9 +87,8 @@ def test_both_ways_to_weight_keys_agree(lead: tuple[int, ...], apart: bool, dtyp
     weights = torch.arange(1, 12, dtype=dtype)
     operands = [part.transpose(-2, -3) for each in packed for part in each.unbind(-3)]
     masked = masked_attention(*operands, weights.log(), 0.3)
-    known = TensorCache()
     for _ in range(2):  # with what the first call left, too
-        carried = carried_attention(packed, weights, 0.3, dtype, known)
+        carried = carried_attention(packed, weights, 0.3, dtype)
         torch.testing.assert_close(carried, masked)
         gradients = [
             torch.autograd.grad(out.square().sum(), packed, retain_graph=True)
@@ -146,7 +103,7 @@ def test_bfloat16_keeps_multiplicities() -> None:
     weights = torch.tensor([1.0, 1000.0, 3.0])
     packed = torch.zeros(1, 3, 3, 2, 4)
     packed[:, :, 2, :, 0] = torch.eye(3)[0, :, None]  # values: the first key's share
-    out = carried_attention([packed], weights, 0.5, torch.bfloat16, TensorCache())
+    out = carried_attention([packed], weights, 0.5, torch.bfloat16)
     torch.testing.assert_close(out[..., 0], torch.full((1, 2, 3), 1 / 1004.0), rtol=2**-7, atol=0)
 
 

@@ -10,7 +10,7 @@ from tests.nn.plain_twin import BOTH_DTYPES, SPECTRA, assert_twins, scrambled, s
 
 from specformer import SpectralFilter, Spectrum, decompose, reference
 from specformer.errors import ConfigError
-from specformer.nn.spectral_model import decode_together
+from specformer.nn.graph_model import decode_together
 from specformer.spectrum import Tokens
 from specformer.training.engine.stacking import stack
 

@@ -23,7 +23,7 @@ from torch import nn
 from specformer import Specformer
 from specformer.datasets import target_filter
 from specformer.errors import ConfigError, RunError
-from specformer.nn.attention import encoded
+from specformer.nn.tokens import encoded
 from specformer.training.engine.stacking import stack, unstack
 from specformer.training.loops.signals import (
     ProjectedReadout,
@@ -257,7 +257,7 @@ def test_readout_is_numpys_least_squares(landmarks):
     points = SPECTRUM.landmarks(landmarks) if landmarks else None
     gains = readout.gains(TOKENS, points).detach().numpy()
     filt = model.filters[0]
-    hidden = encoded(filt.encoder, filt.decoder, TOKENS, points, None)[0].detach().numpy()
+    hidden = encoded(filt.encoder, TOKENS, points)[0].detach().numpy()
     for run in range(RUNS):
         features = np.column_stack([np.ones(POINTS), hidden[run]])
         root = np.sqrt(energy[run].numpy())[:, None]

@@ -17,7 +17,7 @@ from specformer.baselines.nodes.mlp import FeatureMLP
 from specformer.baselines.nodes.propagation import Propagation
 from specformer.baselines.nodes.single_graph import SingleGraphModel
 from specformer.errors import ConfigError
-from specformer.nn.layers.linear import DerivedBuffers
+from specformer.nn.layers.derived import DerivedBuffers
 
 Operator = Callable[[Tensor], Tensor]
 """Multiplies node values [..., n, channels] by a graph matrix."""

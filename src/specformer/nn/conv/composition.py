@@ -1,8 +1,9 @@
-r"""All convolutions of a node model: how they are built, and how they are applied in turn."""
+r"""All convolutions of a node model: how they are built, and in which steps they are applied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -50,6 +51,17 @@ class ResidualBlock(Resettable):
         return out if self.is_linear else self.dropout(self.norm(out).relu())
 
 
+class LocalBases(LinearBases):
+    """Bases of which the last is a step to the neighbours (:func:`with_neighbours`).
+
+    Filters start as that step alone, like a GCN's layer.
+    """
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.zeros_(self.weight[..., :-1, :])
+
+
 def with_neighbours(response: Tensor, spectrum: AnySpectrum) -> Tensor:
     r"""Append the fixed response 1 − λ, a step to the neighbours (:math:`I - L`).
 
@@ -72,8 +84,8 @@ def build_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
 
     def bases() -> Any:
         heads, local = config["num_heads"], config["local"]
-        if deep:  # the local basis comes last, and filters start as that step, like a GCN's layer
-            return LinearBases(heads + local, channels, only_last=local)
+        if deep:
+            return LocalBases(heads + 1, channels) if local else LinearBases(heads, channels)
         kind = LinearBases if config["bases"] == "linear" else FeedForwardBases
         return kind(heads, channels, dropout)
 
@@ -91,36 +103,50 @@ def build_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
     return nn.ModuleList(convs)
 
 
-def convolve(
-    convs: Iterable[nn.Module], x: Tensor, responses: list[Tensor], spectrum: AnySpectrum
-) -> Tensor:
-    r"""Apply all convolutions in turn, each with its own response or with a shared one.
+#: What maps a signal, a response and a spectrum to the filtered signal.
+Step = Callable[[Tensor, Tensor, AnySpectrum], Tensor]
 
-    If all are linear filters, they are combined into one, :math:`x \mapsto a x +
-    U\,\mathrm{diag}(g)\,U^\top x`, which takes only two products with U.
 
-    Shapes: x ``[..., n, channels]``, responses ``[..., q, heads]``, output as x.
+def steps(
+    convs: Iterable[nn.Module], responses: list[Tensor], spectrum: AnySpectrum
+) -> list[tuple[Step, Tensor]]:
+    r"""The convolutions to apply in turn, each with its own response or with a shared one.
+
+    If all are linear filters, they are one step, :math:`x \mapsto a x + U\,\mathrm{diag}(g)\,
+    U^\top x`, which takes only two products with U.
+
+    Shapes: responses ``[..., q, heads]``.
     """
     layers = [cast(NodeConv | ResidualBlock, conv) for conv in convs]
-    if layers[0].bases.num_heads > responses[0].shape[-1]:  # the deep form's local branch
+    if isinstance(layers[0].bases, LocalBases):
         responses = [with_neighbours(response, spectrum) for response in responses]
     each = [responses[min(layer, len(responses) - 1)] for layer in range(len(layers))]
-    if not _is_one_filter(layers, spectrum):
-        for conv, response in zip(layers, each, strict=True):
-            x = conv(x, response, spectrum)
-        return x
+    if not _are_one_filter(layers, spectrum):
+        return list(zip(layers, each, strict=True))
     every = [cast(LinearBases, conv.bases) for conv in layers]
     identity, gains = every[0].identity, every[0].gains(each[0])
     for own, response in zip(every[1:], each[1:], strict=True):
         gains = torch.addcmul(own.identity * gains, own.gains(response), identity + gains)
         identity = identity * own.identity
+    return [(partial(_filtered, identity), gains)]
+
+
+def _filtered(identity: Tensor, x: Tensor, gains: Tensor, spectrum: AnySpectrum) -> Tensor:
     return torch.addcmul(spectrum.filter(x, gains), identity, x)
 
 
-def _is_one_filter(convs: Sequence[nn.Module], spectrum: AnySpectrum) -> bool:
+def is_filter(conv: nn.Module) -> bool:
+    """Whether a convolution is a linear filter and nothing else."""
+    if not (isinstance(conv, NodeConv) and isinstance(conv.bases, LinearBases)):
+        return False
+    parts = (conv.transform, conv.norm, conv.activation)
+    return not conv.residual and all(isinstance(part, nn.Identity) for part in parts)
+
+
+def _are_one_filter(convs: Sequence[nn.Module], spectrum: AnySpectrum) -> bool:
     if isinstance(spectrum, MagneticSpectrum):
         return False  # real and imaginary parts have different gains, and filters mix them
-    if not all(isinstance(conv, NodeConv) and conv.is_filter for conv in convs):
+    if not all(is_filter(conv) for conv in convs):
         return False
     # Interpolating a product differs slightly from multiplying interpolants. With dropout, training
     # applies interpolated filters one by one, so evaluation does so too.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.kernels.tracing import first_order
 from specformer.nn.argument_checks import whole_numbers
-from specformer.nn.layers.linear import DerivedBuffers
+from specformer.nn.layers.derived import DerivedBuffers
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
 #: Up to this many values, a one-hot matrix is small enough to be built at every step.

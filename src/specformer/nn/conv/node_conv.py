@@ -22,28 +22,22 @@ class LinearBases(nn.Module):
         \hat x_c = w_{0c}\, x_c + \sum_m w_{mc}\, U\,\mathrm{diag}(\lambda_m)\,U^\top x_c
 
     No basis is ever built. Weights and new eigenvalues are combined first, so that all heads and
-    channels need two products with U, or K products with L without eigenvectors.
-
-    All weights start at one. With ``only_last`` those of the last basis do, and all others at zero.
+    channels need two products with U, or K products with L without eigenvectors. All weights start
+    at one.
 
     Shapes: x ``[..., n, channels]``, response ``[..., q, heads]`` (λ), output as x.
     """
 
-    def __init__(
-        self, num_heads: int, channels: int, dropout: float = 0.0, *, only_last: bool = False
-    ) -> None:
+    def __init__(self, num_heads: int, channels: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.channels = channels
         self.dropout = dropout
-        self.only_last = only_last
         self.weight = nn.Parameter(torch.empty(num_heads + 1, channels))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.ones_(self.weight)
-        if self.only_last:
-            nn.init.zeros_(self.weight[..., :-1, :])
 
     def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         if self.training and self.dropout > 0:
@@ -131,10 +125,6 @@ class NodeConv(Resettable):
         self.norm = norm_module(norm, channels)
         self.activation = activation_module(activation)
         self.residual = residual
-        #: Whether the layer is only a linear filter.
-        self.is_filter = isinstance(bases, LinearBases) and not (
-            transform or norm or activation or residual
-        )
 
     def forward(self, x: Tensor, response: Tensor, spectrum: AnySpectrum) -> Tensor:
         filtered = self.bases(x, response, spectrum)

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_arguments, check_call
-from specformer.nn.attention import tokens_of
 from specformer.nn.conv.node_conv import LinearBases
 from specformer.nn.filter import SpectralFilter
 from specformer.nn.layers.batch_norm import Activation, Norm, activation_module, norm_module
 from specformer.nn.layers.linear import Linear, Resettable
+from specformer.nn.tokens import tokens_of
 from specformer.spectrum import AnySpectrum
 
 

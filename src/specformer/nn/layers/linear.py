@@ -10,8 +10,7 @@ attention kernels fall back or fail under it, and it reads shared matrices once 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -190,42 +189,3 @@ class Resettable(nn.Module):
     def reset_parameters(self) -> None:
         """Initialise all parameters again, as the constructor does."""
         reset_parts(self)
-
-
-class DerivedBuffers(nn.Module, ABC):
-    """A module with buffers that are computed from its arguments.
-
-    They are not part of the state dict. They are computed again when a state is loaded or
-    parameters are reset: a module built on the meta device has no values for them, and ``to_empty``
-    leaves them uninitialised.
-    """
-
-    @abstractmethod
-    def derived(self) -> dict[str, Tensor]:
-        """The buffers by name."""
-
-    def register_derived(self) -> None:
-        """Register the buffers; call it when :meth:`derived` has its arguments."""
-        for name, tensor in self.derived().items():
-            self.register_buffer(name, tensor, persistent=False)
-
-    def reset_parameters(self) -> None:
-        with torch.no_grad():
-            for name, tensor in self.derived().items():
-                getattr(self, name).copy_(tensor)
-
-    def _load_from_state_dict(
-        self,
-        state_dict: Mapping[str, Tensor],
-        prefix: str,
-        local_metadata: Mapping[str, Any],
-        *rest: Any,
-    ) -> None:
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
-        for name, tensor in self.derived().items():
-            held = getattr(self, name)
-            if not held.is_meta:
-                with torch.no_grad():
-                    held.copy_(tensor)
-            elif local_metadata.get("assign_to_params_buffers"):
-                setattr(self, name, tensor.to(held.dtype))

@@ -12,8 +12,8 @@ from specformer.baselines.graphs import MorganForest
 from specformer.datasets import GraphStore
 from specformer.graphs import GraphSet
 from specformer.nn import GraphSpecformer
+from specformer.nn.condensation import band_of, condensed_attention
 from specformer.nn.filter import SpectralFilter
-from specformer.nn.spectral_model import band_of, condensed_attention
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.eigenpairs import distinct
 from specformer.spectrum.many.spectra import Matrix

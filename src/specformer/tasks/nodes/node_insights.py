@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from specformer.graphs import Graph
 from specformer.nn import Specformer
-from specformer.nn.conv.composition import convolve
+from specformer.nn.condensation import attention_matrix, first_attention
+from specformer.nn.conv.composition import steps
 from specformer.nn.filter import SpectralFilter
-from specformer.nn.spectral_model import attention_matrix
 from specformer.spectrum import Spectrum
 from specformer.training.engine.distributed import Share
 from specformer.training.evaluation.graph_metrics import Scale
@@ -92,13 +92,13 @@ def _attention(model: Specformer, spectrum: Spectrum) -> dict[str, np.ndarray]:
     """
     tokens = spectrum.distinct.tokens
     encoder = cast(SpectralFilter, model.filters[0]).encoder
-    block: Any = encoder.blocks[0] if len(encoder.blocks) else None
-    if block is None or block.attention is None:
+    found = first_attention(encoder, tokens)
+    if found is None:
         return {}
+    attention, hidden = found
     count = len(tokens.values)
     index = torch.linspace(0, count - 1, min(_SEEN, count), device=spectrum.device).round().long()
-    hidden = block.attention_norm(encoder.embedding(encoder.encoding(tokens.values)))
-    rows = attention_matrix(block.attention, hidden[index], hidden, tokens.weights)
+    rows = attention_matrix(attention, hidden[index], hidden, tokens.weights)
     ranks = torch.arange(count, device=spectrum.device)
     nearest = torch.bucketize(ranks, (index[1:] + index[:-1]) / 2)
     summed = rows.new_zeros(*rows.shape[:-1], len(index)).index_add(-1, nearest, rows)
@@ -116,9 +116,9 @@ def _energies(
     Of the signals before the convolutions, of those after them, and of the labels.
     """
     assert graph.y is not None
-    responses = model.responses(spectrum)
-    before: Tensor = x if model.space == "input" else model.mapped(x)
-    after = convolve(model.convs, before, responses, spectrum)
+    before = after = model.before(x)
+    for conv, response in steps(model.convs, model.responses(spectrum), spectrum):
+        after = conv(after, response, spectrum)
     y = torch.as_tensor(graph.y)
     if graph.num_targets:
         labels = Scale.of(y).standardised(y).nan_to_num()

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.nn import Specformer, SpectralFilter
-from specformer.nn.attention import encoded
 from specformer.nn.conv.node_conv import LinearBases
 from specformer.nn.filter import JointDecoder
 from specformer.nn.layers.linear import Linear
+from specformer.nn.tokens import encoded
 from specformer.spectrum import Keys, Spectrum, Tokens
 from specformer.training.engine.capture import Repeated, differentiate
 from specformer.training.engine.rewind import Rewind, first_lost, layer_name
@@ -294,7 +294,7 @@ class ProjectedReadout:
     def gains(self, tokens: Tokens, landmarks: Keys | None) -> Tensor:
         """The best gains ``[runs, p]`` the present features allow; the decoder is set to them."""
         filt = self.filter
-        hidden, *_ = encoded(filt.encoder, filt.decoder, tokens, landmarks, None)
+        hidden, *_ = encoded(filt.encoder, tokens, landmarks)
         features = torch.cat([torch.ones_like(hidden[..., :1]), hidden], dim=-1)
         with torch.no_grad():
             theta = self._solve(features.double())
