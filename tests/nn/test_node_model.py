@@ -416,6 +416,7 @@ def test_dropout_only_in_training(which: str, space) -> None:
         {"sharing": "large", "decoder": "heads", "num_blocks": 2, "init_std": 0.01},
         {"space": "hidden", "norm": "batch", "transform": True},
         {"sharing": "small", "bases": "ffn", "norm": "layer"},
+        {"sharing": "medium", "bases": "ffn"},
         {"form": "deep", "num_layers": 3},
     ],
 )

@@ -89,10 +89,11 @@ def build_convs(config: Mapping[str, Any], channels: int) -> nn.ModuleList:
         kind = LinearBases if config["bases"] == "linear" else FeedForwardBases
         return kind(heads, channels, dropout)
 
-    shared, last = bases(), config["num_layers"] - 1
+    shared = bases() if config["sharing"] == "small" else None
+    last = config["num_layers"] - 1
     convs: list[nn.Module] = []
     for layer in range(config["num_layers"]):
-        own = shared if config["sharing"] == "small" else bases()
+        own = bases() if shared is None else shared
         if deep:
             norm: Norm = config["norm"] or "batch"
             linear = config["linear_last"] and layer == last
