@@ -76,11 +76,16 @@ def test_the_confusion_is_that_of_the_kept_models(graph, decomposed) -> None:
 
 
 def test_edges_and_splits_are_described(graph, decomposed) -> None:
-    parts = "180 nodes train, 60 validate and 60 test (random-60-20-20)"
+    largest = max(np.sum(graph.y == 0), np.sum(graph.y == 1)) / 300
+    parts = (
+        f"the largest class has {largest:.0%} of the labels; "
+        "180 nodes train, 60 validate and 60 test (random-60-20-20)"
+    )
     ends = graph.adjacency.tocoo().coords
     same = np.mean(graph.y[ends[0]] == graph.y[ends[1]])
     told = f"300 nodes, {graph.num_edges:,} edges, {same:.0%} of them between nodes of one class"
     assert decomposed[2].row["description"] == f"{told}; {parts}"
+    assert decomposed[2].row["num_nodes"] == 300
     none = replace(graph, adjacency=sp.csr_array(graph.adjacency.shape))
     described = trained(none, "schedule.epochs=1")[2].row["description"]
     assert described == f"300 nodes, 0 edges; {parts}"

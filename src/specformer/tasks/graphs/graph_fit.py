@@ -215,11 +215,17 @@ def _describe(graphs: GraphSet, recipe: GraphRecipe, split: Split) -> str:
             targets += f", predictions of the first {SHOWN} are drawn"
     elif graphs.task_names:
         targets = f"; the target is {graphs.task_names[0]}"
+        if recipe.task == "regression":
+            targets += f", with a standard deviation of {np.nanstd(graphs.y):.3g}"
     if recipe.loss == "ce":
         targets += f"; {num_outputs(graphs, recipe)} classes"
     protocol = recipe.split if split.is_tested else "its own"
+    chemical = graphs.smiles is not None
+    things, nodes, edges = (
+        ("molecules", "atoms", "bonds") if chemical else ("graphs", "nodes", "edges")
+    )
     return (
-        f"{len(graphs):,} graphs of {graphs.num_nodes.mean():.1f} nodes and "
-        f"{graphs.num_edges.mean():.1f} bonds on average, the largest of "
-        f"{int(graphs.num_nodes.max())} nodes; {split.in_words} ({protocol}){targets}"
+        f"{len(graphs):,} {things} of {graphs.num_nodes.mean():.1f} {nodes} and "
+        f"{graphs.num_edges.mean():.1f} {edges} on average, the largest of "
+        f"{int(graphs.num_nodes.max())} {nodes}; {split.in_words} ({protocol}){targets}"
     )

@@ -176,6 +176,7 @@ def learn_nodes(
         names = {"classes": list(graph.class_names or map(str, range(graph.num_classes)))}
     found = {
         **names,
+        "num_nodes": graph.num_nodes,
         "test": summary(fit.by_loss.test.tolist()),
         "val": summary(fit.by_loss.val.tolist()),
         f"test_by_{task.metric}": summary(fit.by_metric.test.tolist()),
@@ -290,6 +291,8 @@ def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
     if known.any():
         same = float(np.mean(graph.y[rows[known]] == graph.y[columns[known]]))
         counted += f", {same:.0%} of them between nodes of one class"
+    labels = np.bincount(graph.y[graph.y >= 0])
+    counted += f"; the largest class has {labels.max() / labels.sum():.0%} of the labels"
     return f"{counted}; {parts}"
 
 
@@ -345,7 +348,8 @@ def with_best_form(
     }
     scores = [math.inf if figure is None else metric.score(figure) for figure in tried.values()]
     taken = names[int(np.argmin(scores))]
-    each = (f"{form} {'diverged' if v is None else f'{v:.4f}'}" for form, v in tried.items())
+    shown = ".1%" if metric.name == "accuracy" else ".4f"
+    each = (f"{form} {'diverged' if v is None else f'{v:{shown}}'}" for form, v in tried.items())
     words = f"takes the form {taken} ({metric.label} on validation nodes: {', '.join(each)})"
     place.progress.say(f"{name}: {words}")
     found = {"form": taken, "forms_tried": tried, "description": f"Specformer {words}."}
