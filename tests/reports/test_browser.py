@@ -244,6 +244,7 @@ def test_a_graphs_nodes_are_painted_and_read(browser, node_report, width):
     with opened(browser, node_report, width=width, theme="dark") as page:
         figure = figure_of(page, "The graph")
         circle = figure.locator("circle").first
+        assert f"{figure.locator('circle').count()} of 400 nodes" in figure.inner_text()
         figure.get_by_label("colour by").select_option(label="prediction")
         assert "plot-" in circle.get_attribute("style")
         figure.get_by_label("colour by").select_option(label="confidence")
@@ -272,7 +273,7 @@ def test_runs_and_heads_are_chosen_and_worst_nodes_listed(browser, node_report):
         assert figure.locator(".picture:visible").count() == 1
         assert figure.locator(".picture:visible").inner_html() != first
         assert figure.get_by_label("λ").input_value() == "whole"
-        head = figure_of(page, "Every eigenvalue and every other")
+        head = figure_of(page, "Attention in detail")
         first = head.locator(".picture:visible").inner_html()
         head.get_by_role("combobox").select_option("2")
         assert head.locator(".picture:visible").inner_html() != first
@@ -285,7 +286,7 @@ def test_runs_and_heads_are_chosen_and_worst_nodes_listed(browser, node_report):
 
 def test_molecules_are_drawn_and_their_atoms_read(browser, molecule_report):
     with opened(browser, molecule_report) as page:
-        drawing = figure_of(page, "Most wrong").locator(".picture").first
+        drawing = figure_of(page, "Largest errors").locator(".picture").first
         assert "measured" in drawing.inner_text()
         drawing.focus()
         page.keyboard.press("Home")

@@ -293,7 +293,7 @@ def test_pictures_of_some_images_and_of_one_run_say_so(contents, tmp_path, image
     assert f"a line the median over {which} and the tint around it their range" in text
     assert f"Loss by epoch: the line is the median over {which}, the tint their range" in text
     assert "makes of the graph’s eigenvalues, in the first run." in text
-    assert "the mean of its heads, in the first run." in text
+    assert "the mean of Specformer’s heads, in the first run." in text
 
 
 def test_scaled_curves_are_told(contents, tmp_path):

@@ -103,6 +103,9 @@ def test_the_files_of_all_models_are_verified(compared: Comparison, tmp_path: Pa
 
 def test_the_report_and_the_text_say_which_hold(compared: Comparison) -> None:
     page, text = compared.report.read_text(), str(compared)
+    for row in compared.rows:
+        assert f'<a href="{row["folder"]}/report.html">' in page
+        assert f">{row['recipe']}<" in page
     assert "Which differences hold" in page
     assert "All pairs: the model of the row minus that of the column" in page
     assert text.splitlines()[0].startswith("model ")

@@ -99,7 +99,7 @@ _LOOKS: dict[str, Look] = {
     "gcnii": Look("GCNII", "slate", (5, 1.4), "<"),
     "transformer": Look("Transformer", "plum", (6, 1.4, 1, 1.4), "*"),
     "graphormer": Look("Graphormer", "plum", (1, 1.2), ">"),
-    "mlp": Look("MLP", "ink", (1, 1.2), "x"),
+    "mlp": Look("MLP", "ink", (6, 1.4, 1, 1.4), "x"),
     "gin": Look("GIN", "olive", (2, 1), "<"),
     "gatedgcn": Look("GatedGCN", "slate", (2, 1), ">"),
     "pna": Look("PNA", "pink", (5, 1.4), "h"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
+from markupsafe import Markup
 
 from specformer.errors import RunError
 from specformer.reports import numbers
@@ -77,7 +79,7 @@ def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
     lines = [
         [
             names[row["name"]],
-            ", ".join(filter(None, (row["recipe"], row.get("form")))),
+            row.trained_by,
             numbers.count(row["parameters"]),
             figure(result, row["test"]),
             figure(result, row["val"]),
@@ -86,7 +88,7 @@ def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
             {None: numbers.NONE, True: "yes", False: "no"}[(row["difference"] or {}).get("holds")],
             f"{row['seconds']:.1f}",
         ]
-        for row in result["rows"]
+        for row in Rows.of("rows", result, {}).entries
     ]
     return header, lines
 
@@ -150,14 +152,17 @@ def standings_section(result: Result, settings: Listing) -> Section:
             "hard is hard for all. A difference holds by the "
             f"{how_tested(result)}, over all pairs."
         )
-    told = "each has its own folder beside this page, with its models and its report: "
-    folders = told + ", ".join(f"{row['folder']}/" for row in rows)
+    link = Markup('<a href="{}/report.html">{}</a>')
+    reports = Markup(", ").join(
+        link.format(quote(row["folder"]), style.label)
+        for row, style in zip(rows, looks(result).values(), strict=True)
+    )
     failures = tuple((each["model"], each["error"]) for each in result.get("failures") or ())
     return Section(
         anchor="comparison",
         title="Which differences hold",
         intro=intro,
-        notes=(("Runs of the models", folders),),
+        notes=(("Reports of the models", reports),),
         blocks=(
             _standings(result),
             _pairs(result),

@@ -49,6 +49,11 @@ class Entry(dict[str, Any]):
         return str(self["filter"] if "filter" in self else self["dataset"])
 
     @property
+    def trained_by(self) -> str:
+        """The recipe and, if it tries several forms, the one taken; empty if there is none."""
+        return ", ".join(filter(None, (self.get("recipe"), self.get("form"))))
+
+    @property
     def reached(self) -> Mapping[str, Any]:
         """Its main figures: mean, interval and values; empty if it has none."""
         return self.get("sse" if "filter" in self else "test") or {}

@@ -311,8 +311,8 @@ def energy_plot(shares: np.ndarray, *, title: str = "") -> Figure:
 def attention_image(matrix: np.ndarray, eigenvalues: np.ndarray, *, title: str = "") -> Figure:
     """How much each eigenvalue (row) attends to each eigenvalue (column), ``[m, m]``.
 
-    Full colour is the strongest, or four times the mean if all are about equal. The colour map
-    starts transparent, so that the picture fits light and dark pages.
+    Full colour, beside the heading, is the strongest, or four times the mean if all are about
+    equal. The colour map starts transparent, so that the picture fits light and dark pages.
     """
     figure, (axis,) = panels(3.0, 3.0)
     clear = LinearSegmentedColormap.from_list("heat", [f"{HEAT}00", f"{HEAT}ff"])
@@ -324,6 +324,6 @@ def attention_image(matrix: np.ndarray, eigenvalues: np.ndarray, *, title: str =
     names = [f"{eigenvalues[tick]:.2f}" for tick in ticks]
     axis.set_xticks(ticks, names)
     axis.set_yticks(ticks, names)
-    axis.set(xlabel="looks at λ", ylabel="eigenvalue λ, by rank")
-    add_title(axis, title)
+    axis.set(xlabel="attends to λ", ylabel="eigenvalue λ, by rank")
+    add_title(axis, title, f"full colour: {100 * most:.2g}%")
     return figure

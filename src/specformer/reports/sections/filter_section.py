@@ -73,7 +73,7 @@ def filter_section(rows: Rows) -> Section:
                 filtered_images(rows),
             ),
             Figure(
-                "Which frequencies look at which",
+                "Attention",
                 "Specformer’s attention between low, medium and high frequencies (thirds of the "
                 "range 0 to 2), the mean of its heads for the first image. A row adds up to about "
                 "1: it says from which bands the eigenvalues of that band take their information.",

@@ -64,12 +64,12 @@ def molecule_section(rows: Rows) -> Section:
                 ),
             ),
             Figure(
-                "Most wrong",
+                "Largest errors",
                 f"Test {thing}s with the largest errors{drawn}",
                 drawn_graphs(rows, worst=True),
             ),
             Figure(
-                "Most right",
+                "Smallest errors",
                 f"Test {thing}s with the smallest errors{drawn}",
                 drawn_graphs(rows, worst=False),
             ),

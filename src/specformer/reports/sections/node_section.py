@@ -115,16 +115,16 @@ def _learned(rows: Rows) -> Iterator[Block]:
         ),
     )
     yield Figure(
-        "Which frequencies look at which",
-        "Specformer’s attention between low, medium and high frequencies, the mean of its "
-        f"heads{of_first}. A row adds up to about 1.",
+        "Attention",
+        "How much low, medium and high frequencies attend to each other, the mean of "
+        f"Specformer’s heads{of_first}. A row adds up to about 1.",
         pictures.attention(rows),
         small=True,
     )
     yield Figure(
-        "Every eigenvalue and every other",
-        f"The same without bands: the first block’s attention{of_first}, by rank of eigenvalues. "
-        "A column in colour is an eigenvalue that many look at.",
+        "Attention in detail",
+        f"How much each eigenvalue (row) attends to each other one (column){of_first}, in the "
+        "first block. A strong column is an eigenvalue that many attend to.",
         (  # from which a reader chooses a head
             picture(
                 attention_image(
@@ -239,10 +239,11 @@ def graphs(rows: Rows) -> Iterator[Picture]:
             )
         ]
         alt = f"{entry.where}: {len(nodes):,} nodes and their edges, coloured by class."
+        total = entry.get("num_nodes") or len(nodes)
         places = spectral_layout(len(nodes), edges)
         svg, values = graph_svg(places, edges, paints, label_names, notes, alt)
         key = [
-            Look(label, HUES[number % len(HUES)], width=3.0)
+            Look(label, HUES[number % len(HUES)], width=5.0)  # in the key, a patch of colour
             for number, label in enumerate(classes)
             if label in label_names
         ]
@@ -252,7 +253,7 @@ def graphs(rows: Rows) -> Iterator[Picture]:
             values=values,
             wide=len(rows.groups) == 1,
             title=pictures.heading(entry),
-            note=f"{len(nodes):,} nodes and {len(edges):,} edges between them",
+            note=f"{len(nodes):,} of {total:,} nodes, and the {len(edges):,} edges between them",
         )
 
 

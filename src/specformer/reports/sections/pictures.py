@@ -228,8 +228,8 @@ def confusions(rows: Rows, things: str) -> Figure:
         if len(counts := entry.arrays["confusion"]) <= _MOST_CLASSES
     )
     return Figure(
-        "Which classes are taken for which",
-        f"Of the test {things} of each class (row), the percentage put into each (column)"
+        "Confused classes",
+        f"Of the test {things} of each class (row), the percentage predicted as each (column)"
         + (" by Specformer" if len(rows.looks) > 1 else "")
         + (", over all runs." if rows.most() > 1 else "."),
         pictures,

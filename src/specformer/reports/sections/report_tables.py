@@ -127,7 +127,7 @@ def costs(rows: Rows) -> Table:
         took = sum(seconds) if seconds else None
         runs = sum(int(entry.get("images" if of_filters else "runs") or 0) for entry in own) or None
         cells = (
-            Cell(str(own[0].get("recipe") or numbers.NONE)),
+            Cell("; ".join(dict.fromkeys(entry.trained_by for entry in own)) or numbers.NONE),
             Cell(size or numbers.NONE, value=sizes[0] if sizes else None),
             Cell(numbers.count(runs), value=runs),
             Cell(numbers.count(mean), value=mean),
