@@ -370,7 +370,7 @@ def test_the_commands(command, results, tmp_path, monkeypatch):
     assert "small.json: recorded before" in err
     again = command("add", run, "--name", "small", "--replace", "--json")
     assert json.loads(again[1]) == {"recorded": "results/table-1/small.json"}
-    assert "absent: not a run folder" in command("add", "absent")[2]
+    assert "absent: there is no such run folder" in command("add", "absent")[2]
     path.write_text("{}")
     status, out, err = command("check", "--json")
     assert status == 1

@@ -65,7 +65,7 @@ def test_what_people_read(call, graph: Path) -> None:
         (["--seconds", "0"], "--seconds 0: it must be more than 0."),
         (["--runs", "0"], "--runs 0: at least one is needed."),
         (["--task", "regresion"], "regresion"),
-        (["--against", "gin"], "unknown model 'gin'"),
+        (["--against", "gin"], "--against gin: is not among the models compared; choose from"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(call, graph: Path, words, message: str) -> None:

@@ -84,7 +84,20 @@ def test_several_targets_are_told_one_by_one(monkeypatch):
     monkeypatch.setattr(sys, "stdout", screen := io.StringIO())
     show_rows("molecules", [row | {"test_by_target": several}])
     text = screen.getvalue()
-    assert re.search(r"mine\[1\].*logS \[mol/L\].*0\.2500", text)
-    assert re.search(r"logP.*0\.7500", text)
+    assert re.search(r"mine\[1\].*logS \[mol/L\].*0\.250", text)
+    assert re.search(r"logP.*0\.750", text)
     show_rows("molecules", [row | {"test_by_target": many}, row])
     assert "target" not in screen.getvalue()[len(text) :]
+
+
+def test_the_table_of_a_training_fits_a_small_screen(monkeypatch):
+    figure = {"mean": 0.8333, "ci95": 0.0179, "values": [0.82, 0.84, 0.84]}
+    row = {
+        "dataset": "csbm-heterophilic", "model": "specformer", "parameters": 1_000_000,
+        "metric": "accuracy", "test": figure, "epochs": 383.3, "seconds": 1234.5,
+    }  # fmt: skip
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("COLUMNS", "80")
+    show_rows("nodes", [row])
+    text = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())
+    assert re.search(r"test accuracy .*\n.*\n.* 83\.3% ± 1\.8 +383 +1234\.5", text)

@@ -222,7 +222,7 @@ def test_anything_else_is_refused(source):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("crao", "crao: neither a file or folder nor a data set; did you mean 'cora'"),
+        ("crao", "crao: neither a file, a folder nor a data set; did you mean 'cora'"),
         ("zinc", "zinc: a set of many graphs"),
         ("0x4", "0x4: the grid has no nodes"),
     ],

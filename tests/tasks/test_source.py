@@ -43,7 +43,7 @@ def test_what_is_not_there_is_told_all_names(here: Path) -> None:
     with pytest.raises(DataNotFoundError) as caught:
         source_kind("xyz")
     said = str(caught.value)
-    assert said.startswith("xyz: neither a file or folder nor a data set; those are cora, ")
+    assert said.startswith("xyz: neither a file, a folder nor a data set; those are cora, ")
     listed = set(said.removesuffix(".").partition("those are ")[2].split(", "))
     assert listed == {*NODE_SETS, *GRAPH_SETS, *SIGNAL_SETS}
 

@@ -105,6 +105,7 @@ def spectrum(
     shared.begin(f"Reading {source}.")
     from specformer.cli.terminal import show_table
     from specformer.datasets.registry import graph_source
+    from specformer.reports import numbers
     from specformer.reports.plots.spectral_plots import spectrum_plot
     from specformer.reports.plots.svg import save_png
     from specformer.spectrum import Spectrum, decompose
@@ -142,11 +143,21 @@ def spectrum(
     if shared.json:
         print_json(summary)
         return
-    lines = [
-        (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else escape(str(value)))
-        for key, value in summary.items()
-    ]
-    show_table("Spectrum", ("", ""), lines)
+    solved = found.report
+    assert solved is not None  # decompose fills it in
+    told = {
+        "nodes": numbers.count(graph.num_nodes),
+        "components": numbers.count(solved.components),
+        "eigenpairs": numbers.count(found.num_eigenpairs),
+        "distinct eigenvalues": numbers.count(summary["distinct_eigenvalues"]),
+        "solver": f"{solved.solver}: {solved.reason}",
+        "time": numbers.duration(solved.seconds),
+        "largest residual": numbers.scientific(solved.max_residual),
+        "largest orthogonality error": numbers.scientific(solved.max_orthogonality_error),
+        "picture": str(picture),
+        **({"saved": out} if out else {}),
+    }
+    show_table(graph.name, ("", ""), [(name, escape(value)) for name, value in told.items()])
 
 
 def _parsed_pair(text: str | None) -> int | tuple[int, int] | None:
@@ -207,6 +218,6 @@ def verify(
         print_json({"run_dir": str(run), "intact": not wrong, "files": states})
     else:
         lines = [(escape(name), state) for name, state in states.items()]
-        show_table(str(run), ("file", ""), lines)
+        show_table(str(run), ("file", "state"), lines)
     if wrong:
         raise RunError(f"{run}: {wrong[0]} is {states[wrong[0]]}.")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from specformer.tasks.job import Request, Workplace
 
 _COLUMN = "_column"
+#: Options that `--help` lists before a command's own: they say what is learned.
+_FIRST = ("model", "task", "metric")
 
 
 def _column(option: str, told: str) -> Any:
@@ -73,7 +75,7 @@ class Shared:
         False
     )
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu or cuda.")] = "auto"
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random numbers.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the run to. (default: a new one in runs/)")
     ] = None
@@ -104,6 +106,10 @@ class Shared:
     targets_column: Annotated[
         str | None, _column("--targets", "Molecules: the columns to learn, such as a,b.")
     ] = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**32:  # what NumPy takes
+            raise ConfigError(f"--seed {self.seed}: choose a number from 0 to {2**32 - 1:,}.")
 
     @property
     def silent(self) -> bool:
@@ -215,8 +221,10 @@ def shares(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             shared = Shared(**{name: given.pop(name) for name in taken})
             command(**given, shared=shared)
 
-        whole.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
-        whole.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        every = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (*own, *added)]
+        every.sort(key=lambda each: each.name not in _FIRST)
+        whole.__signature__ = Signature(every)  # type: ignore[attr-defined]
+        whole.__annotations__ = {each.name: each.annotation for each in every}
         return whole
 
     return decorated

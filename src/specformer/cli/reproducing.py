@@ -184,8 +184,9 @@ def _show_recorded(number: int, chosen: Mapping[str, Sequence[str] | None], shar
         known = dict.fromkeys(row[key] for row in rows)
         unknown = [name for name in names if name not in known]
         if unknown:
+            thing = {"dataset": "filter" if number == 1 else "data set"}.get(key, key)
             raise ConfigError(
-                f"table {number}: no {key} {', '.join(unknown)} is recorded, only "
+                f"table {number}: no {thing} {', '.join(unknown)} is recorded, only "
                 f"{', '.join(known)}."
             )
         rows = [row for row in rows if row[key] in names]
@@ -217,7 +218,7 @@ def figure(
             print_json({"figures": described})
         else:
             lines = [[str(cell) for cell in each.values()] for each in described]
-            show_table("The paper's figures", ("name", "number", "shows"), lines)
+            show_table("The paper's figures", ("name", "number", "shows"), lines, left=3)
         return
     if name is None:
         raise ConfigError("Name a figure; `specformer figure --list` lists them.")

@@ -6,21 +6,23 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from specformer.cli.output import clear_line, printable
-from specformer.paper.table_rows import caption, interval, plain_interval, table_grid
+from specformer.paper.table_rows import caption, table_grid
 from specformer.reports.looks import look
 from specformer.reports.numbers import NONE, error, r_squared
 from specformer.reports.sections.node_section import figure_label
 from specformer.reports.sections.report_tables import targets_of
+from specformer.reports.standings import figure
 from specformer.training.evaluation.graph_metrics import metric_named
 
-#: The width around a cell of a table: a line and two spaces.
-_MARGIN = 3
+#: The width between two cells of a table.
+_MARGIN = 2
 
 
 def show_table(
@@ -39,10 +41,17 @@ def show_table(
     columns = [[escape(name), *(row[i] for row in rows)] for i, name in enumerate(header)]
     widths = [max(Text.from_markup(cell).cell_len for cell in column) for column in columns]
     # Piped output has no width: there each row is one line.
-    all_columns = max(160, 1 + sum(width + _MARGIN for width in widths))
+    all_columns = max(160, sum(width + _MARGIN for width in widths))
     console = Console() if sys.stdout.isatty() else Console(width=all_columns)
     for number, part in enumerate(_parts(widths, left if again is None else again, console.width)):
-        shown = Table(title=None if number else escape(printable(title)))
+        shown = Table(
+            title=None if number else escape(printable(title)),
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            show_header=any(header),
+            padding=(0, 1, 0, 0),
+        )
         for column in part:
             side: Literal["left", "right"] = "left" if column < left else "right"
             shown.add_column(escape(header[column]), justify=side, overflow="fold")
@@ -55,7 +64,7 @@ def show_table(
 def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
     """Columns of tables that fit ``room``, if possible; each table begins with the first ones."""
     first = list(range(again))
-    used = full = 1 + sum(widths[column] + _MARGIN for column in first)
+    used = full = sum(widths[column] + _MARGIN for column in first)
     parts = [list(first)]
     for column in range(again, len(widths)):
         if used + widths[column] + _MARGIN > room and len(parts[-1]) > again:
@@ -101,7 +110,7 @@ def show_rows(kind: str, rows: Sequence[dict[str, Any]]) -> None:
             escape(row["dataset"]),
             look(row["model"]).label,
             escape(target),
-            plain_interval(figures) if figures else NONE,
+            figure(row, figures) if figures else NONE,
         )
         for row in rows
         for target, figures in targets_of(row).items()
@@ -110,23 +119,16 @@ def show_rows(kind: str, rows: Sequence[dict[str, Any]]) -> None:
         show_table("Their targets", ("data", "model", "target", "test"), of_targets, left=3)
 
 
-def _of_nodes(row: dict[str, Any]) -> dict[str, str]:
-    """Accuracies in per cent."""
-    metric = metric_named(row.get("metric") or "accuracy")
-    write = interval if metric.name == "accuracy" else plain_interval
-    return {
-        "metric": metric.label + (", %" if write is interval else ""),
-        "test": write(row["test"]),
-        "by val. metric": write(row[f"test_by_{metric.name}"]),
-    }
+def _tested(row: dict[str, Any]) -> dict[str, str]:
+    return {f"test {metric_named(row['metric']).label}": figure(row, row["test"])}
 
 
 def _of_molecules(row: dict[str, Any]) -> dict[str, str]:
-    cells = {"metric": metric_named(row["metric"]).label, "test": plain_interval(row["test"])}
+    cells = _tested(row)
     if "test_together" in row:
-        cells["runs together"] = plain_interval({"mean": row["test_together"], "ci95": None})
+        cells["runs together"] = figure(row, {"mean": row["test_together"], "ci95": None})
     each = f"{row['seconds_per_epoch']:.2f}"
-    return {**cells, "validation": plain_interval(row["val"]), "s/epoch": each}
+    return {**cells, "validation": figure(row, row["val"]), "s/epoch": each}
 
 
 #: The title of each kind of training, and the cells of its rows besides costs.
@@ -135,12 +137,12 @@ _KINDS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, str]]]] = {
         "Learned filters",
         lambda row: {"SSE": error(row["sse"]["mean"]), "R²": r_squared(row["r2"]["mean"])},
     ),
-    "nodes": ("Nodes", _of_nodes),
+    "nodes": ("Nodes", _tested),
     "links": (
         "Links",
         lambda row: {
-            figure_label(name): plain_interval(figure)
-            for name, figure in row["figures"]["test"].items()
+            figure_label(name): figure({"metric": name}, reached)
+            for name, reached in row["figures"]["test"].items()
         },
     ),
     "molecules": ("Many graphs", _of_molecules),

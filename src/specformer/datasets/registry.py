@@ -234,7 +234,7 @@ def unknown_set(source: str, names: Sequence[str] = tuple(NODE_SETS)) -> str:
         return f"{source}: there is no such file or folder."
     close = nearest(source, names)
     hint = f"did you mean {close!r}?" if close else f"those are {', '.join(names)}."
-    return f"{source}: neither a file or folder nor a data set; {hint}"
+    return f"{source}: neither a file, a folder nor a data set; {hint}"
 
 
 def survey(data: str | Path | None = None) -> list[dict[str, Any]]:

@@ -284,12 +284,14 @@ FIGURES = {
     ),
     "graphs": PaperFigure(
         4,
-        "the same, and the learned filters, on Citeseer and Squirrel",
+        "attention and learned filters on Citeseer and Squirrel",
         _graphs,
         _two_graphs,
         "nodes",
     ),
-    "molecules": PaperFigure(5, "the same of two bases on ZINC", _molecules, _zinc, "molecules"),
+    "molecules": PaperFigure(
+        5, "attention and learned filters on ZINC", _molecules, _zinc, "molecules"
+    ),
     "encodings": PaperFigure(6, "encodings of eigenvalues for ε = 1, 10 and 100", _encodings),
     "images": PaperFigure(
         7,

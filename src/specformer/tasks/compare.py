@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from specformer.datasets import Split
-from specformer.errors import ConfigError, RunError, SpecformerError, check_known, system_sentence
+from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
 from specformer.files import user_cache
 from specformer.graphs import Columns, as_graph, write_npz
 from specformer.reports.html import write_report
@@ -135,8 +135,11 @@ def compare_models(
     A model that cannot be trained is left out with a warning. ``on_begin`` is called with the
     folder once the data are loaded and checked.
     """
-    if against is not None:
-        check_known("model", list(made.jobs), against)
+    if against is not None and against not in made.jobs:
+        raise ConfigError(
+            f"--against {against}: is not among the models compared; choose from "
+            f"{', '.join(made.jobs)}."
+        )
     if folder:
         check_folder(folder, made.config)
     data: Any = TASKS[made.first.kind].load(made.first, place)

@@ -113,9 +113,13 @@ def test_fresh_names_count_up(tmp_path):
 
 
 def test_only_a_run_is_opened(tmp_path):
-    for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(RunError, match=r"not a run folder \(config.yaml is missing\)"):
-            RunFolder.open(path)
+    with pytest.raises(RunError, match=r"not a run folder \(config.yaml is missing\)"):
+        RunFolder.open(tmp_path)
+    with pytest.raises(RunError, match=r"runs/market: there is no such run folder\.$"):
+        RunFolder.open(tmp_path / "runs" / "market")
+    RunFolder.create(tmp_path / "runs" / "market-specformer", CONFIG)
+    with pytest.raises(RunError, match=r"did you mean .*/runs/market-specformer\?$"):
+        RunFolder.open(tmp_path / "runs" / "market")
 
 
 def test_an_unfinished_run_says_so(tmp_path):

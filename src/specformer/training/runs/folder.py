@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from specformer.errors import RunError, SpecformerError
+from specformer.errors import RunError, SpecformerError, nearest
 from specformer.files import json_text, write_json, write_text
 from specformer.files.atomic import locked
 from specformer.files.documents import (
@@ -176,6 +176,11 @@ class RunFolder:
     def open(cls, path: str | Path) -> RunFolder:
         """A run that exists."""
         run = cls(path)
+        if not run.path.exists():
+            runs = [found.parent.name for found in run.path.parent.glob(f"*/{CONFIG}")]
+            close = nearest(run.path.name, runs, alike=0.4)
+            meant = f"; did you mean {run.path.with_name(close)}?" if close else "."
+            raise RunError(f"{run.path}: there is no such run folder{meant}")
         if not (run.path / CONFIG).is_file():
             raise RunError(f"{run.path}: not a run folder ({CONFIG} is missing).")
         return run
