@@ -215,7 +215,7 @@ def _describe(graphs: GraphSet, recipe: GraphRecipe, split: Split) -> str:
             targets += f", predictions of the first {SHOWN} are drawn"
     elif graphs.task_names:
         targets = f"; the target is {graphs.task_names[0]}"
-        if recipe.task == "regression":
+        if recipe.task == "regression" and graphs.y is not None:
             targets += f", with a standard deviation of {np.nanstd(graphs.y):.3g}"
     if recipe.loss == "ce":
         targets += f"; {num_outputs(graphs, recipe)} classes"
