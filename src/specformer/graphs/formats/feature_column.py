@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,8 +17,8 @@ from specformer.graphs.formats.table import (
     TRUTHS,
     Table,
     in_order,
-    is_missing,
     is_number,
+    plain_numbers,
     reads,
 )
 
@@ -70,22 +71,25 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
     formats are refused.
     """
     cells, written = table.columns[name], table.written(name)
-    numbers = sum(reads(table.number, cell) for cell in written)
-    if numbers < len(written) or (written and all(map(_COMPACT_DATE.fullmatch, written))):
-        if all(cell.casefold() in TRUTHS for cell in written):
-            return _each(cells, lambda cell: TRUTHS[cell.casefold()]), None
-        if days := _days_of(table, name, written):
+    are_numbers = plain_numbers(written) is not None or all(
+        reads(table.number, cell) for cell in written
+    )
+    if not are_numbers or (written and all(map(_COMPACT_DATE.fullmatch, written))):
+        different = tuple(dict.fromkeys(written))  # in the order of the rows, for errors
+        if all(cell.casefold() in TRUTHS for cell in different):
+            return _looked_up(cells, {cell: TRUTHS[cell.casefold()] for cell in different}), None
+        if days := _days_of(table, name, different):
             logger.info("%s: column %r holds dates, read as days since 1970", table.path, name)
-            return _each(cells, days), None
-        if all(map(_TIME.fullmatch, written)) and (times := _ways(_CLOCKS, written)):
+            return _looked_up(cells, days), None
+        if all(map(_TIME.fullmatch, different)) and (times := _ways(_CLOCKS, different)):
             logger.info("%s: column %r holds times of a day, read as hours", table.path, name)
-            return _each(cells, lambda cell: times[0](cell) * 24 % 24), None
+            return _looked_up(cells, {cell: day * 24 % 24 for cell, day in times[0].items()}), None
         if unit := unit_of(table, name):
-            return _each(cells, lambda cell: table.number(bare(cell, unit))), None
-        if 2 * numbers <= len(written):
-            words = tuple(in_order(set(written)))
-            place = {word: float(number) for number, word in enumerate(words)}
-            return _each(cells, place.__getitem__), words
+            return _looked_up(cells, {c: table.number(bare(c, unit)) for c in different}), None
+        numbers = {cell for cell in different if reads(table.number, cell)}
+        if 2 * sum(cell in numbers for cell in written) <= len(written):
+            words = tuple(in_order(different))
+            return _looked_up(cells, {word: float(n) for n, word in enumerate(words)}), words
     hint = ", as others of its column are; correct it, or leave the cell empty"
     values = table.numbers(name, np.float32, missing=True, hint=hint)
     if code := next(filter(_CODE.fullmatch, written), None):
@@ -95,8 +99,9 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
     return values, None
 
 
-def _each(cells: list[str], read: Callable[[str], float]) -> NDArray[np.float64]:
-    return np.array([np.nan if is_missing(cell) else read(cell) for cell in cells])
+def _looked_up(cells: list[str], values: Mapping[str, float]) -> NDArray[np.float64]:
+    """The number that each cell stands for; NaN for cells without one, which are missing."""
+    return np.array([values.get(cell, np.nan) for cell in cells])
 
 
 def refuse_signs(table: Table, name: str) -> None:
@@ -105,8 +110,9 @@ def refuse_signs(table: Table, name: str) -> None:
     If few cells differ and none is a plain number, they may be words.
     """
     cells, written = table.columns[name], table.written(name)
+    different = tuple(dict.fromkeys(written))
     strange: list[tuple[str, str]] = []
-    for cell in written:
+    for cell in different:
         number = cell.strip(_SIGNS + " ")
         if _THOUSANDS.fullmatch(number) and not reads(table.number, number):
             problem = f"{cell!r} has a thousands separator; write numbers without it"
@@ -114,7 +120,7 @@ def refuse_signs(table: Table, name: str) -> None:
         if not reads(table.number, cell):
             why = (told for form, told in _NO_NUMBERS.items() if form.fullmatch(cell))
             strange.append((cell, next(why, "")))
-    are_numbers = len(strange) < len(written) or 2 * len(set(written)) > len(written)
+    are_numbers = len(strange) < len(different) or 2 * len(different) > len(written)
     if strange and are_numbers and all(told for _, told in strange):
         cell, told = strange[0]
         raise table.error(name, cells.index(cell), f"{cell!r} {told}")
@@ -145,7 +151,7 @@ def unit_of(table: Table, name: str) -> str:
     Refuses ambiguous numbers; a unit is logged.
     """
     refuse_signs(table, name)
-    written = table.written(name)
+    written = {*table.written(name)}
     units = {cell.strip("0123456789+-., ") for cell in written}
     unit = units.pop() if len(units) == 1 else ""
     signs = unit in _SIGNS or all(cell.endswith(unit) for cell in written)
@@ -178,25 +184,28 @@ def bare(cell: str, unit: str) -> str:
     return cell.removeprefix(unit).removesuffix(unit).strip()
 
 
-def _days_of(table: Table, name: str, written: list[str]) -> Callable[[str], float] | None:
-    """A function that reads all cells as dates, if there is one; refuses ambiguous dates."""
-    found = _ways(_DATES, written)
-    for cell in written:
-        if len({days(cell) for days in found}) > 1:
+def _days_of(table: Table, name: str, different: Sequence[str]) -> dict[str, float] | None:
+    """The day of each cell, if all are dates in one format; refuses ambiguous dates."""
+    found = _ways(_DATES, different)
+    for cell in different:
+        if len({days[cell] for days in found}) > 1:
             problem = f"{cell!r} may start with the day or with the month; write it as 2024-12-31"
             raise table.error(name, table.columns[name].index(cell), problem)
-    if not found and all(map(is_date, written)):
-        first = _ways(_DATES, written[:1])[0]
-        other = next(cell for cell in written if not reads(first, cell))
-        problem = f"dates are written as {written[0]!r} and as {other!r}; write all as 2024-12-31"
+    if not found and all(map(is_date, different)):
+        way = next(way for way in _DATES if reads(partial(_days, way), different[0]))
+        other = next(cell for cell in different if not reads(partial(_days, way), cell))
+        problem = f"dates are written as {different[0]!r} and as {other!r}; write all as 2024-12-31"
         raise table.error(name, table.columns[name].index(other), problem)
     return found[0] if found else None
 
 
-def _ways(ways: Sequence[str | None], written: list[str]) -> list[Callable[[str], float]]:
-    """Readers for those of the date formats that fit all cells."""
-    readers = [partial(_days, way) for way in ways]
-    return [days for days in readers if written and all(reads(days, cell) for cell in written)]
+def _ways(ways: Sequence[str | None], different: Sequence[str]) -> list[dict[str, float]]:
+    """The day of each cell in every one of the formats that fits all cells."""
+    found = []
+    for way in ways:
+        with suppress(ValueError):
+            found.append({cell: _days(way, cell) for cell in different})
+    return [days for days in found if days]
 
 
 def _days(way: str | None, cell: str) -> float:

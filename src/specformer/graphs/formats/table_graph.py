@@ -175,8 +175,9 @@ def _warn_of_labels_again(table: Table, nodes: Mapping[str, Any]) -> None:
     columns = nodes.get("x", np.empty((0, 0))).T
     for name, column in zip(nodes.get("feature_names", ()), columns, strict=True):
         values = column[known]
-        pairs = {*zip(values.tolist(), y.tolist(), strict=True)}
-        if len(pairs) == count == len(np.unique(values)):
+        if len(np.unique(values)) != count:
+            continue
+        if len({*zip(values.tolist(), y.tolist(), strict=True)}) == count:
             told = "%s: column %r gives away the label, but is a feature; --features leaves it out"
             logger.warning(told, table.path, name)
 
@@ -194,8 +195,8 @@ def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[
             continue
         if labels:
             table.refuse_half_a_split(column, "name the features with --features")
-        differs = len(set(cells)) == len(cells) > 1
-        useless = plain in FOLDS or (differs and (is_id(column) or plain in NAMES))
+        names_nodes = is_id(column) or plain in NAMES
+        useless = plain in FOLDS or (names_nodes and len({*cells}) == len(cells) > 1)
         (left if useless else features).append(column)
     if left:
         told = (
