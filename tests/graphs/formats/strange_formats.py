@@ -258,7 +258,10 @@ MOLECULES = [
     alone("y.csv", "smiles,ic50\nCCO,>1.5\nN,2\n", "y.csv: column 'ic50', row 2: '>1.5' has a sign "
           "before the number; write it without, or leave the cell empty if it is only a bound"),
     alone("z.csv", 'smiles,price\nCCO,"1,200"\nN,"2,000"\n', "z.csv: column 'price', row 2: "
-          "'1,200' has a thousands separator; write numbers without it"),
+          "'1,200' has a comma; write thousands without it, decimals with a point, and several "
+          "values into a column each"),
+    alone("comma.csv", 'smiles,logS\nCCO,"-0,77"\nN,"1,5"\n', Molecules(("CCO", "N"), {"logS": [
+          np.float32(-0.77), 1.5]})),
     alone("half.csv", "smiles,logS,is_train\nCCO,1.5,1\nN,2,0\n", "half.csv: column 'is_train' may "
           "mark a split; write a column 'split' of train, valid and test, or name what to learn "
           "with --targets"),

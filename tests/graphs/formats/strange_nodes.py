@@ -81,11 +81,13 @@ NODE_FILES = [
     nodes("percentages", "id,share\nann,10%\nbob,\ncy,12.5 %\n",
           Meant(features={"share": [10, None, 12.5]})),
     nodes("money", "id,pay\nann,$10\nbob,$9.5\ncy,$ 12\n", Meant(features={"pay": [10, 9.5, 12]})),
+    nodes("debts", "id,pay\nann,-$10\nbob,$9.5\ncy,−$12\n",
+          Meant(features={"pay": [-10, 9.5, -12]})),
     nodes("several currencies", "id,pay\nann,$10\nbob,€9\ncy,$10\n",
           Meant(features={"pay": ["$10", "€9", "$10"]})),
     nodes("money with thousands", 'id,pay\nann,"$1,200"\nbob,$9\ncy,$12\n',
-          "nodes.csv: column 'pay', row 2: '$1,200' has a thousands separator; write numbers "
-          "without it"),
+          "nodes.csv: column 'pay', row 2: '$1,200' has a comma; write thousands without it, "
+          "decimals with a point, and several values into a column each"),
     nodes("a sign within numbers", "id,code\nann,1%2\nbob,3%4\ncy,1%2\n",
           Meant(features={"code": ["1%2", "3%4", "1%2"]})),
     nodes("German dates", "id,born\nann,03.01.1970\nbob,\ncy,31.1.1970\n",
@@ -116,7 +118,10 @@ NODE_FILES = [
     nodes("underscores are no numbers", "id,room\nann,1_2\nbob,3_4\ncy,1_2\n",
           Meant(features={"room": ["1_2", "3_4", "1_2"]})),
     nodes("thousands", 'id,pay\nann,"1,200"\nbob,"3,400"\ncy,"1,200"\n',
-          "nodes.csv: column 'pay', row 2: '1,200' has a thousands separator; write numbers "
+          "nodes.csv: column 'pay', row 2: '1,200' has a comma; write thousands without it, "
+          "decimals with a point, and several values into a column each"),
+    nodes("thousands with points and commas", 'id,pay\nann,"1,200.50"\nbob,"3,400.00"\ncy,7\n',
+          "nodes.csv: column 'pay', row 2: '1,200.50' has a thousands separator; write numbers "
           "without it"),
     nodes("thousands with narrow blanks", "id,pay\nann,1\u202f200\nbob,3\u202f400\ncy,7\n",
           "nodes.csv: column 'pay', row 2: '1\\u202f200' has a thousands separator; write "
@@ -133,6 +138,8 @@ NODE_FILES = [
     nodes("errors of measurement", "id,size\nann,5.1±0.2\nbob,7.5 ± 0.1\ncy,8\n",
           "nodes.csv: column 'size', row 2: '5.1±0.2' is two numbers; write one, and the other "
           "into a column of its own"),
+    nodes("words in brackets", "id,size\nann,(a5)\nbob,(b6)\ncy,(a5)\n",
+          Meant(features={"size": ["(a5)", "(b6)", "(a5)"]})),
     nodes("accountants' numbers", "id,gain\nann,(5.10)\nbob,7.5\ncy,8\n",
           "nodes.csv: column 'gain', row 2: '(5.10)' may be a negative number; write it with a "
           "minus sign"),
@@ -141,6 +148,17 @@ NODE_FILES = [
           "each"),
     nodes("decimal commas", "id;size\nann;1,5\nbob;2\ncy;0,25\n",
           Meant(features={"size": [1.5, 2, 0.25]})),
+    nodes("decimal commas in quotes",
+          'id,size,note\nann,"1,5","Ann, A"\nbob,"-0,25",\ncy,"1,250",\n',
+          Meant(features={"size": [1.5, -0.25, 1.25], "note": ["Ann, A", None, None]})),
+    nodes("decimal commas beside decimal points", "id;size;age\nann;0,52;1.5\nbob;2;2\ncy;3;7\n",
+          "nodes.csv: column 'size', row 2: '0,52' has a comma; write thousands without it, "
+          "decimals with a point, and several values into a column each"),
+    nodes("decimal commas in quotes that may be pairs", 'id,size\nann,"1,5"\nbob,"2,3"\ncy,"3,7"\n',
+          "nodes.csv: column 'size', row 2: '1,5' has a comma; write thousands without it, "
+          "decimals with a point, and several values into a column each"),
+    nodes("lists in quotes", 'id,tags\nann,"0,12"\nbob,"2,3,4"\ncy,"0,12"\n',
+          Meant(features={"tags": ["0,12", "2,3,4", "0,12"]})),
     nodes("columns called 0 and 1", "id,0,1\nann,1,2\nbob,3,4\ncy,5,6\n",
           Meant(features={"0": [1, 3, 5], "1": [2, 4, 6]})),
     nodes("a split", "id,split\nann,Train\nbob,val\ncy,TEST\n",
@@ -210,8 +228,8 @@ NODE_FILES = [
     nodes("labels with a unit", "id,label\nann,$1200\nbob,$90.5\ncy,\n",
           Meant(labels=("1200", "90.5", None))),
     nodes("labels with thousands", 'id,label\nann,"1,200"\nbob,"9,500"\ncy,\n',
-          "nodes.csv: column 'label', row 2: '1,200' has a thousands separator; write numbers "
-          "without it"),
+          "nodes.csv: column 'label', row 2: '1,200' has a comma; write thousands without it, "
+          "decimals with a point, and several values into a column each"),
     nodes("labels with bounds", "id,label\nann,>1.5\nbob,9.5\ncy,\n",
           "nodes.csv: column 'label', row 2: '>1.5' has a sign before the number; write it "
           "without, or leave the cell empty if it is only a bound"),

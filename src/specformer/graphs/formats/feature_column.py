@@ -30,7 +30,12 @@ TRUE_FALSE = {"true": 1.0, "false": 0.0}
 _SIGNS = "%$€£¥"
 _LONGEST_UNIT = 8
 _THOUSANDS = re.compile(r"\d{1,3}([,.'’\s]\d{3})+([.,]\d+)?")
-_PLAIN = r"[+-−]?\d+([.,]\d+)?"
+_PLAIN = r"[-+−]?\d+([.,]\d+)?"
+_ONE_COMMA = re.compile(r"[-+−]?\d+,\d+")
+_COMMA = (
+    "has a comma; write thousands without it, decimals with a point, and several values into a "
+    "column each"
+)
 #: Cells that are not read as a number, and why.
 _NO_NUMBERS = {
     re.compile(rf"([<>≤≥~≈]=?|==?) *{_PLAIN}"): "has a sign before the number; write it without, "
@@ -39,6 +44,7 @@ _NO_NUMBERS = {
     "column of its own",
     re.compile(rf"\({_PLAIN}\)"): "may be a negative number; write it with a minus sign",
     re.compile(r"[\[{].*[\]}]", re.DOTALL): "is several values; write one column for each",
+    _ONE_COMMA: _COMMA,
 }
 #: Codes rather than numbers: 01234.
 _CODE = re.compile(r"0\d+")
@@ -115,8 +121,9 @@ def refuse_signs(table: Table, name: str) -> None:
     for cell in different:
         number = cell.strip(_SIGNS + " ")
         if _THOUSANDS.fullmatch(number) and not reads(table.number, number):
-            problem = f"{cell!r} has a thousands separator; write numbers without it"
-            raise table.error(name, cells.index(cell), problem)
+            told = "has a thousands separator; write numbers without it"
+            told = _COMMA if _ONE_COMMA.fullmatch(number) else told
+            raise table.error(name, cells.index(cell), f"{cell!r} {told}")
         if not reads(table.number, cell):
             why = (told for form, told in _NO_NUMBERS.items() if form.fullmatch(cell))
             strange.append((cell, next(why, "")))
@@ -152,7 +159,7 @@ def unit_of(table: Table, name: str) -> str:
     """
     refuse_signs(table, name)
     written = {*table.written(name)}
-    units = {cell.strip("0123456789+-., ") for cell in written}
+    units = {cell.strip("0123456789+-−., ") for cell in written}
     unit = units.pop() if len(units) == 1 else ""
     signs = unit in _SIGNS or all(cell.endswith(unit) for cell in written)
     if not 0 < len(unit) <= _LONGEST_UNIT or not signs:
@@ -180,8 +187,9 @@ def has_number(table: Table, name: str) -> bool:
 
 
 def bare(cell: str, unit: str) -> str:
-    """A cell without its unit."""
-    return cell.removeprefix(unit).removesuffix(unit).strip()
+    """A cell without its unit, which may follow a minus sign."""
+    sign = cell[:1] if cell[:1] in "-−" else ""
+    return sign + cell.removeprefix(sign).removeprefix(unit).removesuffix(unit).strip()
 
 
 def _days_of(table: Table, name: str, different: Sequence[str]) -> dict[str, float] | None:

@@ -41,6 +41,8 @@ _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 _ZIP = b"PK\x03\x04"
 _QUOTED = re.compile(r'"[^"]*"')
 _WITH_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?( ?[^\W\d]{1,3}| ?[%€$£])?", re.IGNORECASE)
+_SURELY_DECIMAL = re.compile(r"-?0,\d{2,}|-\d+,(\d\d?|\d{4,})|\d+,\d{4,}")
+_SEVERAL = re.compile(r"\d+(, ?\d+){2,}")
 _WITH_POINT = re.compile(r"[+-]?\d*\.\d+")
 #: One thousand and more as Europeans write it; for others a number with a fraction.
 _WITH_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
@@ -93,7 +95,7 @@ def read_table(path: Path) -> Table:
         except csv.Error as error:
             problem = f"row {skipped + rows.line_num} cannot be read as CSV: {error}"
             raise GraphError(f"{path}: {problem}") from None
-        commas = _writes_decimal_commas(parted_by, chain.from_iterable(columns.values()))
+        commas = _writes_decimal_commas(parted_by, columns)
         say_how(path, encoding, parted_by, commas)
         if parted_by == ";" and not commas:
             _warn_of_thousands(path, columns)
@@ -174,19 +176,19 @@ def separator(header: str, second: str = "") -> str:
     return max(alike or there, key=bare.count)  # the first of equals
 
 
-def _writes_decimal_commas(parted_by: str, cells: Iterable[str]) -> bool:
+def _writes_decimal_commas(parted_by: str, columns: Mapping[str, list[str]]) -> bool:
     """Whether numbers are written as 0,5: some have a comma and none has a point.
 
-    Commas that separate columns are never decimal commas.
+    Beside commas that separate columns, 1,234 may be thousands and 1,2 two values in quotes. There
+    a number must be neither, such as 0,52 or -1,5, and no cell may have several commas.
     """
-    if parted_by == ",":
+    cells = [cell for column in columns.values() for cell in column if "," in cell]
+    written = _SURELY_DECIMAL if parted_by == "," else _WITH_COMMA
+    if not any(map(written.fullmatch, cells)):
         return False
-    found = False
-    for cell in cells:
-        if _WITH_POINT.fullmatch(cell):
-            return False
-        found = found or _WITH_COMMA.fullmatch(cell) is not None
-    return found
+    if parted_by == "," and any(map(_SEVERAL.fullmatch, cells)):
+        return False
+    return not any(map(_WITH_POINT.fullmatch, chain.from_iterable(columns.values())))
 
 
 def _warn_of_thousands(path: Path, columns: Mapping[str, list[str]]) -> None:
