@@ -111,6 +111,10 @@ NODE_FILES = [
              "nodes.csv": b"\xef\xbb\xbfId;age;label\r\nann;30,5;dog\r\nbob;41;cat\r\ncy;29;\r\n"},
             Meant(edges={("ann", "bob"): 0.5, ("bob", "cy"): 2.25},
                   features={"age": [30.5, 41, 29]}, labels=PETS)),
+    Strange("ids in another Unicode form", {"edges.csv": "source,target\nZoe\u0308,bob\n",
+                                           "nodes.csv": "id\nZoë\nbob\n"},
+            "edges.csv: column 'source', row 2: there is no node 'Zoe\u0308' in nodes.csv; there "
+            "it has the same letters in another Unicode form; save both files as NFC"),
     Strange("ids in other letters", {"edges.csv": "source,target\nAnn,bob\n",
                                      "nodes.csv": "id\nann\nbob\n"},
             "edges.csv: column 'source', row 2: there is no node 'Ann' in nodes.csv; write it as "
@@ -216,7 +220,11 @@ NODE_FILES = [
           "nodes.csv: column 'age', row 3: 'inf' is not a finite number; correct it, or leave the "
           "cell empty"),
     nodes("labels as numbers in two ways", "id,label\nann,1\nbob,1.0\ncy,2\n",
-          "nodes.csv: column 'label': the classes '1' and '1.0' mean the same; write one of them"),
+          Meant(labels=("1", "1", "2"))),
+    nodes("labels of numbers with and without zeros", "id,label\nann,2.50\nbob,2.5\ncy,1e3\n",
+          Meant(labels=("2.5", "2.5", "1e3"))),
+    nodes("labels that may be codes", "id,label\nann,1\nbob,01\ncy,2\n",
+          "nodes.csv: column 'label': the classes '01' and '1' mean the same; write one of them"),
     nodes("labels with more blanks", "id,label\nann,big dog\nbob,big  dog\ncy,cat\n",
           "nodes.csv: column 'label': the classes 'big  dog' and 'big dog' differ only in case, "
           "blanks or hyphens; write one of them"),

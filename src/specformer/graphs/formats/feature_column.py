@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.graphs.formats.table import (
+    CODE,
     TRUTHS,
     Table,
     in_order,
@@ -46,8 +47,6 @@ _NO_NUMBERS = {
     re.compile(r"[\[{].*[\]}]", re.DOTALL): "is several values; write one column for each",
     _ONE_COMMA: _COMMA,
 }
-#: Codes rather than numbers: 01234.
-_CODE = re.compile(r"0\d+")
 #: As 20241231.
 _COMPACT_DATE = re.compile(r"(19|20)\d{6}")
 #: Numbers that often stand for a missing one.
@@ -98,7 +97,7 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
             return _looked_up(cells, {word: float(n) for n, word in enumerate(words)}), words
     hint = ", as others of its column are; correct it, or leave the cell empty"
     values = table.numbers(name, np.float32, missing=True, hint=hint)
-    if code := next(filter(_CODE.fullmatch, written), None):
+    if code := next(filter(CODE.fullmatch, written), None):
         told = "%s: column %r: %s is read as the number %d; --set columns.NAME=category takes codes"
         logger.warning(told, table.path, name, code, int(code))
     _warn_of_stand_ins(table, name, values)

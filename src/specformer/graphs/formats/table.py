@@ -35,6 +35,8 @@ _PARTS = {
 }
 #: Words that may mean the second part or the third.
 _HELD_OUT = ("holdout", "hold-out", "heldout", "held-out", "eval", "evaluation")
+#: Codes rather than numbers: 01234.
+CODE = re.compile(r"0\d+")
 #: Hyphens and underscores between words, which others write as a blank.
 _JOINED = re.compile(r"(?<=[^\W_])[-_]+(?=[^\W_])")
 
@@ -246,6 +248,8 @@ class Table:
     def _how_to_find(cell: str, index: Mapping[str, int], strange: set[str]) -> str:
         """How to fix an edge to a node that is not listed; ``strange`` are all such nodes."""
         alike = next((node for node in index if _plain(node) == _plain(cell)), None)
+        if alike is not None and normalize("NFC", alike) == normalize("NFC", cell):
+            return "; there it has the same letters in another Unicode form; save both files as NFC"
         if alike is not None:
             return f"; write it as {alike!r}, as there"
         more = "it" if len(strange) == 1 else f"it and {len(strange) - 1:,} more"
@@ -255,8 +259,9 @@ class Table:
     def classes(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return the class of every row, -1 where it is missing, and the classes' names.
 
-        Refuses the word none among words, because it may be a class or mean a missing one, and two
-        spellings of what may be one class: 1 and 1.0, Dog and dog, True and yes.
+        Numbers written in two ways, 1 and 1.0, are one class. Refuses the word none among words,
+        because it may be a class or mean a missing one, and two spellings of what may be one class:
+        1 and 01, Dog and dog, True and yes.
         """
         cells = self.columns[name]
         if self.decimal_commas:
@@ -266,17 +271,27 @@ class Table:
         if none is not None and not all(map(is_number, names)):
             either = "may be a class or a missing one; write another word, or leave it empty"
             raise self.error(name, none, f"{cells[none]!r} {either}")
-        first: dict[str | float, str] = {}
+        first = self._first_spellings(name, names)
+        number = {each: i for i, each in enumerate(dict.fromkeys(first.values()))}
+        numbers = {word: number[first[word]] for word in names}
+        return np.array([numbers.get(cell, -1) for cell in cells], dtype=np.int64), tuple(number)
+
+    def _first_spellings(self, column: str, names: Sequence[str]) -> dict[str, str]:
+        """The name of each class in its first spelling; refuses those that may be another class."""
+        of_key: dict[str | float, str] = {}
+        first: dict[str, str] = {}
         truths = len(names) > 2 and all(word.casefold() in TRUTHS for word in names)
         for word in names:
             key = TRUTHS[word.casefold()] if truths else _plain(word)
-            if (other := first.setdefault(key, word)) != word:
-                same = isinstance(key, str) or (truths and other.casefold() == word.casefold())
-                how = "differ only in case, blanks or hyphens" if same else "mean the same"
-                alike = f"the classes {other!r} and {word!r} {how}; write one of them"
-                raise GraphError(f"{self.path}: column {name!r}: {alike}")
-        number = {each: i for i, each in enumerate(names)}
-        return np.array([number.get(cell, -1) for cell in cells], dtype=np.int64), tuple(names)
+            other = first[word] = of_key.setdefault(key, word)
+            numbers = isinstance(key, float) and not truths
+            if other == word or (numbers and not any(map(CODE.match, (word, other)))):
+                continue
+            same = isinstance(key, str) or (truths and other.casefold() == word.casefold())
+            how = "differ only in case, blanks or hyphens" if same else "mean the same"
+            alike = f"the classes {other!r} and {word!r} {how}; write one of them"
+            raise GraphError(f"{self.path}: column {column!r}: {alike}")
+        return first
 
     def parts(self, name: str) -> NDArray[np.int64]:
         """Return the part of the split of every row: 0 train, 1 valid, 2 test, -1 none."""
