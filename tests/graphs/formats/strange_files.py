@@ -154,6 +154,11 @@ EDGE_FILES = [
           Meant(edges={("ann", "bob"): 3.0, ("bob", "cy"): 1.0})),
     edges("decimal commas", "source;target;weight\nann;bob;0,5\nbob;cy;2\n",
           Meant(edges={("ann", "bob"): 0.5, ("bob", "cy"): 2.0})),
+    edges("weights with a unit", "source,target,weight\nann,bob,1.5 km\nbob,cy,2km\n",
+          Meant(edges={("ann", "bob"): 1.5, ("bob", "cy"): 2.0})),
+    edges("weights with thousands", 'source,target,weight\nann,bob,"1,500"\nbob,cy,2\n',
+          "edges.csv: column 'weight', row 2: '1,500' has a comma; write thousands without it, "
+          "decimals with a point, and several values into a column each"),
     edges("weights by another name", "source,target,score\nann,bob,3\nbob,cy,2\n",
           Meant(edges={("ann", "bob"): 3.0, ("bob", "cy"): 2.0}), weight="score"),
     edges("weights that are none", "source,target,weight\nann,bob,3\nbob,cy,2\n", Meant(),
@@ -177,7 +182,8 @@ EDGE_FILES = [
     edges("a matrix", ",ann,bob,cy,di\nann,0,1,0,1\nbob,1,0,1,0\ncy,0,1,0,1\ndi,1,0,1,0\n",
           f"edges.csv: looks like an adjacency matrix; {TO_SAVE.partition(', ')[2]}"),
     edges("a negative weight", "source,target,weight\nann,bob,-1\n",
-          "edges.csv: column 'weight', row 2: the weight -1.0 is negative"),
+          "edges.csv: column 'weight', row 2: the weight -1.0 is negative; --weight none "
+          "leaves all weights out"),
     edges("a spreadsheet", b"PK\x03\x04\x14\x00", "edges.csv: is not text; export it as CSV"),
     Strange("compressed", {"edges.csv.gz": gzip.compress(EDGES.encode(), mtime=0)}, Meant()),
     Strange("links.tsv", {"links.tsv": EDGES.replace(",", "\t")}, Meant()),
@@ -256,7 +262,8 @@ TEXT_FILES = [
     alone("empty.txt", "# nothing\n", "empty.txt: there are no edges in the file"),
     alone("one.txt", "1\n2\n", "one.txt: row 1 has 1 cell; an edge has two ends; molecules "
           "are read from files called .smi or .csv"),
-    alone("signed.txt", "1 2 -1\n", "signed.txt: column '3', row 1: the weight -1.0 is negative"),
+    alone("signed.txt", "1 2 -1\n", "signed.txt: column '3', row 1: the weight -1.0 is negative; "
+          "--weight none leaves all weights out"),
     alone("k.csv", "0,3\n3,1\n", Meant(("0", "1", "3"), {("0", "3"): 1.0, ("1", "3"): 1.0})),
     alone("k.csv", "0,1\n5,7\n", "k.csv: the first row, '0 1', may be an edge or the columns' "
           "names; put the header source,target above it, or in its place"),

@@ -94,6 +94,10 @@ SAID = {
         {"nodes.csv": "id;pay\nann;1.200 €\nbob;34.500 €\ncy;7 €\n"},
         "column 'pay': 1.200 is read as a number with a fraction; if thousands are meant, write it",
     ),
+    "edges of weight 0": (
+        {"edges.csv": "source,target,weight\nann,bob,0\nbob,cy,1\nann,cy,0.0\n"},
+        "edges.csv: 2 edges of weight 0 are left out",
+    ),
     "a unit": ({"nodes.csv": "id,size\nann,3 cm\nbob,4 cm\ncy,\n"}, "without its unit, cm"),
 }  # fmt: skip
 

@@ -156,8 +156,10 @@ def unit_of(table: Table, name: str) -> str:
 
     Refuses ambiguous numbers; a unit is logged.
     """
-    refuse_signs(table, name)
     written = {*table.written(name)}
+    if plain_numbers([*written]) is not None:
+        return ""
+    refuse_signs(table, name)
     units = {cell.strip("0123456789+-−., ") for cell in written}
     unit = units.pop() if len(units) == 1 else ""
     signs = unit in _SIGNS or all(cell.endswith(unit) for cell in written)

@@ -183,11 +183,12 @@ class Table:
         return values
 
     def weights(self, name: str) -> NDArray[np.float64]:
-        weights = self.numbers(name, hint="; --weight none leaves all weights out")
+        fix = "; --weight none leaves all weights out"
+        weights = self.numbers(name, hint=fix)
         negative = weights < 0
         if negative.any():
             row = int(negative.argmax())
-            raise self.error(name, row, f"the weight {weights[row]} is negative")
+            raise self.error(name, row, f"the weight {weights[row]} is negative{fix}")
         return weights
 
     def booleans(self, name: str) -> NDArray[np.bool_]:

@@ -69,7 +69,9 @@ def graph_of_tables(
     among = "the file" if nodes is None else nodes.path.name
     ends = [edges.positions(end, index, among) for end in (source, target)]
     column = _weight(edges, columns, (source, target))
-    weights = None if column is None else edges.weights(column)
+    weights = None if column is None else without_units(edges, [column]).weights(column)
+    if weights is not None and (zeros := np.count_nonzero(weights == 0)):
+        logger.info("%s: %d edges of weight 0 are left out", edges.path, zeros)
     matrix = directed_edges(np.stack(ends), len(index), weights)
     return Graph(symmetrised(matrix), **fields, name=name)
 
