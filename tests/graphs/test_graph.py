@@ -87,6 +87,17 @@ def test_a_mask_of_one_split_goes_with_every_split_of_the_others() -> None:
     np.testing.assert_array_equal(g.test_mask, np.stack([test] * 3, axis=1))
 
 
+@pytest.mark.parametrize("kind", [bool, np.uint8, float])
+def test_a_mask_may_hold_0_and_1(kind: type) -> None:
+    g = graph(test_mask=np.array([1, 0, 0, 1]).astype(kind))
+    assert g.test_mask[:, 0].tolist() == [True, False, False, True]
+
+
+def test_the_last_of_256_classes_may_be_a_byte() -> None:
+    g = Graph(csr_array((256, 256)), y=np.arange(256, dtype=np.uint8))
+    assert g.y.tolist() == list(range(256))
+
+
 def test_a_graph_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         graph().name = "other"  # type: ignore[misc]
@@ -109,13 +120,15 @@ def test_a_graph_is_frozen() -> None:
         ({"y": [0, 1, 0]}, r"y must have shape \[4\] or \[4, targets\], not \[3\]"),
         ({"y": np.zeros((4, 0))}, r"y must have shape .*, not \[4, 0\]"),
         ({"y": [0.5, 1.0, np.inf, 1.0]}, r"y\[2, 0\] is inf, but targets must be finite"),
-        ({"y": ["a", "b", "a", "b"]}, "y must hold numbers, not <U1"),
+        ({"y": ["a", "b", "a", "b"]}, "y must hold numbers, not <U1; .* np.unique.* numbers words"),
+        ({"y": np.array([0, 1, -1, 2]).astype(np.uint8)}, r"y\[2\] is 255, .* store y as int64"),
         ({"y": np.zeros((4, 2)), "class_names": ("a",)}, "y has 2 columns, but class_names has 1"),
         ({"y": [0, 1, -2, 0]}, r"y\[2\] is -2, .* numbers to predict are floats"),
         ({"y": [0, 1, 2, 0], "class_names": ("a", "b")}, r"y\[2\] is 2, .* 2 class_names"),
         ({"val_mask": np.ones(5, bool)}, r"val_mask must have shape \[4\] or .*, not \[5\]"),
         ({"val_mask": np.array(True)}, r"val_mask must have shape .*, not \[\]"),
-        ({"test_mask": [0, 1, 2, 3]}, "test_mask must hold booleans, not int64"),
+        ({"test_mask": [0, 1, 2, 3]}, r"test_mask must hold booleans, .* np.isin\(range\(4\), num"),
+        ({"test_mask": [2, 3]}, r"test_mask must have shape .* np.isin\(range\(4\), numbers\)"),
         (
             {"train_mask": np.ones((4, 2), bool), "val_mask": np.ones((4, 3), bool)},
             "train_mask has 2 splits where another mask has 3",

@@ -304,7 +304,8 @@ def _gathered_rows(rows: np.ndarray, parts: Parts, device: torch.device) -> np.n
 
 def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
     with naming(path):
-        return read_arrays(path, "part of a graph", ("edge_index", "num_nodes", "first"), names)
+        required = ("edge_index", "num_nodes", "first")
+        return read_arrays(path, "part of a graph", required, names, others=True)
 
 
 def _edges(files: _Archives | _Tables, path: Path) -> np.ndarray:

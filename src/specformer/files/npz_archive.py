@@ -96,9 +96,17 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_arrays(
-    path: Path, holding: str, required: Sequence[str], known: Collection[str]
+    path: Path,
+    holding: str,
+    required: Sequence[str],
+    known: Collection[str],
+    *,
+    others: bool = False,
 ) -> dict[str, NDArray[Any]]:
-    """Read the arrays with ``known`` keys; errors say what the file should be ``holding``."""
+    """Read the arrays with ``known`` keys; errors say what the file should be ``holding``.
+
+    Keys that are not known are logged, unless the file is to hold ``others``.
+    """
     if not path.is_file():
         raise GraphError("there is no such file")
     if not os.access(path, os.R_OK):
@@ -113,10 +121,13 @@ def read_arrays(
                 has = ", ".join(map(repr, names[:8])) or "nothing"
                 told = f"a file of {holding} needs {needs}; this one has {has}"
                 raise GraphError(f"has no {key!r}; {told}")
-        for key in names:
-            meant = None if key in known else nearest(key, known, alike=0.8)
+        unread = [] if others else [key for key in names if key not in known]
+        for key in unread:
+            meant = nearest(key, known, alike=0.8)
             if meant is not None and meant not in names:
                 logger.warning("%s: the key %r is ignored; did you mean %r?", path, key, meant)
+        if unread:
+            logger.info("%s: not read: %s", path, ", ".join(unread))
         return [key for key in names if key in known]
 
     try:

@@ -32,12 +32,10 @@ _REMEDIES = {
 _ALWAYS = 2**26
 #: A column should be able to hold at least this many different numbers.
 _STEPS = 1000
-_KINDS = {"numbers": "biuf", "integers": "iu", "booleans": "b"}
+_KINDS = {"numbers": "biuf", "integers": "iu"}
 
 
-def as_array(
-    value: Any, name: str, of: Literal["numbers", "integers", "booleans"] = "numbers"
-) -> NDArray[Any]:
+def as_array(value: Any, name: str, of: Literal["numbers", "integers"] = "numbers") -> NDArray[Any]:
     """Return an array, a tensor on any device or a nested list as a NumPy array."""
     try:
         array = np.asarray(as_host(value))
@@ -46,7 +44,9 @@ def as_array(
         raise GraphError(f"{name} cannot be read as an array of {of}: {reason}") from None
     # NumPy gives an empty list the type float, so the type of an empty array says nothing.
     if array.size and array.dtype.kind not in _KINDS[of]:
-        raise GraphError(f"{name} must hold {of}, not {array.dtype}")
+        fix = "; names, numbers = np.unique(words, return_inverse=True) numbers words"
+        words = fix if array.dtype.kind in "UT" else ""
+        raise GraphError(f"{name} must hold {of}, not {array.dtype}{words}")
     return array
 
 
@@ -221,6 +221,10 @@ def check_labels(
         if names is not None and len(names) != targets.shape[1]:
             raise GraphError(f"y has {targets.shape[1]} columns, but class_names has {len(names)}")
         return targets
+    if labels.dtype.kind == "u":
+        most = np.iinfo(labels.dtype).max
+        wrapped = (labels == most) & ~(labels == most - 1).any()
+        refuse(wrapped, labels, "y", f"which -1 becomes as {labels.dtype}; store y as int64")
     labels = labels.reshape(num_nodes).astype(np.int64)
     refuse(
         labels < -1,
@@ -242,11 +246,14 @@ def finite_targets(values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def check_mask(mask: Any, name: str, num_nodes: int) -> NDArray[np.bool_]:
-    """Return a mask [n] or [n, splits] as booleans [n, splits]."""
-    array = as_array(mask, name, of="booleans")
+    """Return a mask [n] or [n, splits], of booleans or 0 and 1, as booleans [n, splits]."""
+    fix = f"numbers of nodes become a mask by np.isin(range({num_nodes}), numbers)"
+    array = as_array(mask, name)
     if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
         shapes = f"[{num_nodes}] or [{num_nodes}, splits]"
-        raise GraphError(f"{name} must have shape {shapes}, not {list(array.shape)}")
+        raise GraphError(f"{name} must have shape {shapes}, not {list(array.shape)}; {fix}")
+    if not np.isin(array, (0, 1)).all():
+        raise GraphError(f"{name} must hold booleans, or 0 and 1; {fix}")
     return array.reshape(num_nodes, -1).astype(np.bool_)
 
 

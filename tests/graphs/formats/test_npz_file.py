@@ -331,6 +331,16 @@ def test_a_key_that_looks_mistyped_is_told(
     assert not caplog.messages
 
 
+def test_keys_that_are_not_read_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    np.savez(tmp_path / "own.npz", **PAIR, directed=True, train_idx=[0], edge_attr=[[1.0]])
+    read_npz(tmp_path / "own.npz")
+    read_graph_set(saved_set(tmp_path, **PAIR_AND_ONE, bonds_once=True, pos=[0]))
+    assert [told.partition(": ")[2] for told in caplog.messages] == [
+        "not read: train_idx, edge_attr", "not read: pos",
+    ]  # fmt: skip
+
+
 def test_a_missing_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "own.npz"
     with pytest.raises(GraphError, match="there is no such file"):

@@ -2,7 +2,7 @@
 
 ``docs/reference/graph-files.md`` lists the keys of one graph, :func:`read_graph_set` those of many.
 ``directed`` says whether edges were directed in their source; they are symmetrised either way.
-Other keys are ignored.
+Other keys are logged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from specformer.graphs.graph_set import SPLITS, GraphSet
 _CSR = ("x_indptr", "x_indices", "x_shape")
 _AS_STORED = ("y", *MASKS)
 _NAMES = ("node_ids", "class_names", "feature_names")
-_OTHERS = ("num_nodes", "num_nodes_list", "edge_weight", "x", "x_values", "feature_words")
+_OTHERS = (
+    "num_nodes", "num_nodes_list", "directed", "edge_weight", "x", "x_values", "feature_words",
+)  # fmt: skip
 _KNOWN = {"edge_index", *_CSR, *_AS_STORED, *_NAMES, *_OTHERS}
 
 
@@ -135,7 +137,7 @@ _SET_REQUIRED = ("num_nodes_list", "num_edges_list", "edge_index")
 _SET_AS_STORED = ("node_feat", "edge_feat", "x", "edge_x", "y", *SPLITS)
 _TEXTS = ("ids", "smiles", "task_names", "class_names")
 _PACKED = ("y_known", "y_positive")
-_SET_KNOWN = {*_SET_REQUIRED, *_SET_AS_STORED, *_TEXTS, *_PACKED, "y_shape"}
+_SET_KNOWN = {*_SET_REQUIRED, *_SET_AS_STORED, *_TEXTS, *_PACKED, "y_shape", "bonds_once"}
 
 
 def read_graph_set(path: str | Path) -> GraphSet:
@@ -147,7 +149,7 @@ def read_graph_set(path: str | Path) -> GraphSet:
     as ``y`` [G, tasks] (NaN is missing), ``train_idx``, ``valid_idx``, ``test_idx``, ``ids``,
     ``smiles``, ``task_names`` and ``class_names``. Binary targets may instead be packed, eight per
     byte, as ``y_known`` and ``y_positive`` [G, ⌈tasks/8⌉] with ``y_shape``. Bonds may be listed
-    once or in both directions; a :class:`GraphSet` holds them once. Other keys are ignored.
+    once or in both directions; a :class:`GraphSet` holds them once. Other keys are logged.
 
     Example:
         >>> import tempfile
