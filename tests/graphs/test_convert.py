@@ -70,7 +70,8 @@ def test_nodes_without_edges_are_a_graph(edges: Any) -> None:
     assert (graph.num_nodes, graph.num_edges, graph.num_components) == (3, 0, 3)
 
 
-def test_pyg_data_brings_everything() -> None:
+def test_pyg_data_brings_everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     data = Data(
         edge_index=torch.tensor(EDGES),
         edge_attr=torch.rand(4),
@@ -86,6 +87,7 @@ def test_pyg_data_brings_everything() -> None:
     assert graph.train_mask.shape == graph.test_mask.shape == (4, 2)
     assert graph.val_mask is None
     assert graph.name == "own"
+    assert caplog.messages == ["own: edge_attr is not read; weights are edge_weight"]
 
 
 def test_pyg_edge_weight_is_used_and_overridden() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 from numbers import Real
@@ -17,6 +18,8 @@ from specformer.graphs.checks import as_scipy, check_weights
 from specformer.graphs.formats.read import read_graph
 from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 from specformer.graphs.laplacian import Isolated, laplacian_of
+
+logger = logging.getLogger(__name__)
 
 
 def as_graph(
@@ -56,6 +59,9 @@ def as_graph(
     known: dict[str, Any] = {}
     if is_pyg(source):
         known = {field: getattr(source, field, None) for field in ("x", "y", *MASKS)}
+        weighted = edge_weight is not None or "edge_weight" in source
+        if "edge_attr" in source and not weighted:
+            logger.info("%s: edge_attr is not read; weights are edge_weight", name or Graph.name)
     elif is_networkx(source):
         known = {"node_ids": tuple(map(str, source)), "name": source.name or Graph.name}
     graph = source if isinstance(source, Graph) else Graph(symmetrised(matrix), **known)

@@ -96,6 +96,12 @@ def _of_list(source: Iterable[Any]) -> dict[str, Any]:
                 f"{name} holds {kind} in graph {first} and {other} in graph {then}; make all "
                 "integers or all floats"
             )
+    targets = [each.size for each in parts["y"]]
+    if targets == num_nodes and len({*targets}) > 1:
+        raise GraphError(
+            "y has one entry per node, but graphs have a target each; to learn about nodes, join "
+            "the graphs into one Data"
+        )
     num_edges = np.array([each.shape[1] for each in parts["edge_index"]])
     counts = dict.fromkeys(keys, count)
     if linked := int(np.count_nonzero(num_edges)):  # without edges, features may have any type
