@@ -146,8 +146,14 @@ def test_masks_that_cannot_be_a_split():
     one = np.arange(graph.num_nodes) == 0
     with pytest.raises(ConfigError, match="split 0 has no labelled validation node; mark some"):
         make_splits(replace(graph, train_mask=one, val_mask=nothing), "official", 1, seed=0)
-    with pytest.raises(ConfigError, match="mine: split 0 has a node in two parts"):
-        make_splits(replace(graph, test_mask=~nothing), "official", 1, seed=0)
+    both = replace(graph, test_mask=~nothing)
+    first = "training" if graph.train_mask[0, 0] else "validation"
+    with pytest.raises(ConfigError, match=f"mine: split 0 has node 0 in {first} and test; leave"):
+        make_splits(both, "official", 1, seed=0)
+    names = tuple(f"n{i}" for i in range(graph.num_nodes))
+    everywhere = replace(both, train_mask=~nothing, val_mask=None, node_ids=names)
+    with pytest.raises(ConfigError, match="split 0 has node n0 in training and test"):
+        make_splits(everywhere, "official", 1, seed=0)
 
 
 def test_own_masks_are_used_and_named_sets_are_drawn(caplog):

@@ -44,6 +44,11 @@ class Split:
         return cls(*masks)
 
     @property
+    def by_name(self) -> dict[str, np.ndarray]:
+        """The parts, as messages call them."""
+        return {"training": self.train, "validation": self.val, "test": self.test}
+
+    @property
     def is_whole(self) -> bool:
         """Whether every part has a node."""
         return bool(self.train.any() and self.val.any() and self.test.any())
@@ -260,6 +265,14 @@ def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
     masks = (none if getattr(graph, mask) is None else getattr(graph, mask) for mask in MASKS)
     columns = (np.asarray(mask).T & graph.is_labelled for mask in masks)
     splits = [Split(*parts) for parts in zip(*columns, strict=True)]
+    for number, split in enumerate(splits):
+        if (twice := np.sum([split.train, split.val, split.test], axis=0) > 1).any():
+            node = int(twice.argmax())
+            where = " and ".join(name for name, part in split.by_name.items() if part[node])
+            called = graph.node_ids[node] if graph.node_ids else node
+            raise ConfigError(
+                f"{graph.name}: split {number} has node {called} in {where}; leave it in one."
+            )
     if not any(split.val.any() for split in splits):
         logger.info(
             "%s: its split has no validation part; a fifth of the training nodes validates",
@@ -275,12 +288,9 @@ def _splits_of_masks(graph: Graph, seed: int) -> list[Split]:
             splits[number] = Split(split.train & ~val, val, split.test)
     for number, split in enumerate(splits):
         if not split.is_whole:
-            parts = {"training": split.train, "validation": split.val, "test": split.test}
-            empty = next(name for name, part in parts.items() if not part.any())
+            empty = next(name for name, part in split.by_name.items() if not part.any())
             raise ConfigError(
                 f"{graph.name}: split {number} has no labelled {empty} node; mark some, or use "
                 "split=stratified-60-20-20."
             )
-        if (split.test & (split.train | split.val)).any() or (split.train & split.val).any():
-            raise ConfigError(f"{graph.name}: split {number} has a node in two parts; unmark it.")
     return splits

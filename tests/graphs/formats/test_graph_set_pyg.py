@@ -212,7 +212,7 @@ def test_targets_of_nodes_are_not_those_of_graphs() -> None:
         Data(edge_index=torch.tensor([[0], [1]]), num_nodes=size, y=torch.rand(size))
         for size in sizes
     ]
-    with pytest.raises(GraphError, match="y has one entry per node, .* into one Data"):
+    with pytest.raises(GraphError, match=r"y has one entry per node, .* into one Data"):
         graph_set_from_pyg(data)
     with pytest.raises(GraphError, match="y has a different number of columns"):
         graph_set_from_pyg([*data, Data(edge_index=data[0].edge_index, y=torch.rand(1))])

@@ -251,7 +251,7 @@ def test_sources_that_cannot_be_used(tmp_path, monkeypatch):
         node_graph(str(tmp_path / "mute.npz"))
 
 
-def test_classes_that_no_split_tests_are_named(tmp_path, caplog):
+def test_classes_that_no_split_learns_or_tests_are_named(tmp_path, caplog):
     graph = csbm(0.7, num_nodes=60, num_features=4, seed=0)
     labels = np.zeros(60, dtype=int)
     labels[:3], labels[3] = 1, 2  # 12 nodes of each class would train
@@ -276,6 +276,12 @@ def test_classes_that_no_split_tests_are_named(tmp_path, caplog):
         f"{part}_mask": np.isin(np.arange(60) % 4, chosen)[:, None] & (labels[:, None] == 0)
         for part, chosen in (("train", (0, 1)), ("val", (2,)), ("test", (3,)))
     }
+    unlearned = replace(rare, train_mask=masks["train_mask"], test_mask=labels > 0)
+    write_npz(tmp_path / "unlearned.npz", unlearned)
+    caplog.clear()
+    train_on(str(tmp_path / "unlearned.npz"), **options)
+    message = "unlearned: no training node is of class 'few' or 'one', so that it is not learned"
+    assert caplog.messages[0] == message
     masks["train_mask"] |= labels[:, None] > 0
     write_npz(tmp_path / "rare.npz", replace(rare, **masks))
     caplog.clear()

@@ -131,7 +131,7 @@ class NodeWork(Work):
         else:
             recipe = replace(recipe, split="given")
         work = cls(graph, splits, job.model, recipe, job.seed)._checked()
-        _warn_of_untested(graph, splits, recipe.split)
+        _warn_of_absent(graph, splits, recipe.split)
         return work
 
     def beside(self, job: Job, place: Workplace) -> Self:
@@ -276,22 +276,24 @@ class NodeWork(Work):
         return models
 
 
-def _warn_of_untested(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
-    """Warn of classes that no split tests: the paper's rule only trains on rare ones."""
+def _warn_of_absent(graph: Graph, splits: Sequence[Split], protocol: str) -> None:
+    """Warn of classes that no split learns, or tests: the paper's rule only trains on rare ones."""
     if graph.num_targets:
         return
     assert graph.y is not None
-    tested = np.logical_or.reduce([split.test for split in splits])
-    untested = np.setdiff1d(graph.y[graph.y >= 0], graph.y[tested])
-    if untested.size:
-        names = graph.class_names or range(graph.num_classes)
-        told = " or ".join(repr(str(names[label])) for label in untested)
-        hint = ""
-        if protocol == "random-60-20-20":
-            hint = "; all nodes of a rare class train, unless you bring masks (split=official)"
-        logger.warning(
-            "%s: no test node is of class %s, so that it is not tested%s", graph.name, told, hint
-        )
+    names = graph.class_names or range(graph.num_classes)
+    drawn = protocol == "random-60-20-20"
+    rule = "; all nodes of a rare class train, unless you bring masks (split=official)"
+    for part, so, hint in (
+        ("training", "it is not learned", ""),
+        ("test", "it is not tested", rule if drawn else ""),
+    ):
+        there = graph.y[np.logical_or.reduce([split.by_name[part] for split in splits])]
+        if (absent := np.setdiff1d(graph.y[graph.y >= 0], there)).size:
+            told = " or ".join(repr(str(names[label])) for label in absent)
+            logger.warning(
+                "%s: no %s node is of class %s, so that %s%s", graph.name, part, told, so, hint
+            )
 
 
 def node_spectrum(graph: Graph, recipe: NodeRecipe, place: Workplace) -> AnySpectrum:
