@@ -107,8 +107,8 @@ def test_copies_of_molecules_are_warned_of(tmp_path: Path) -> None:
     rows = [f"{'C' * n},{n / 7}\n" for n in range(1, 231)]
     file.write_text("smiles,logS\n" + "".join(rows) + "OC,1\nCO,1\nCO,2\nOC,\nCO,1\n")
     assert inspect_source(str(file))["warnings"] == [
-        "mine: 4 of 235 molecules were there before, 1 with other targets; what is tested may have "
-        "been learned. --set split=scaffold keeps copies together."
+        "mine: 4 of 235 molecules repeat earlier ones, 1 with other targets; what is tested may "
+        "have been learned. --set split=scaffold keeps copies together."
     ]
 
 
@@ -160,6 +160,35 @@ def test_numbers_that_look_like_classes_are_named(tmp_path: Path) -> None:
     assert "target active has only 2 different values" in active
     alone = inspect_source(str(file), columns=Columns(targets=("grade",)))["warnings"]
     assert alone[0].endswith("learned as numbers; --task classification learns classes.")
+
+
+def test_whole_numbers_without_a_gap_look_like_classes_too() -> None:
+    def told(y: np.ndarray) -> list[str]:
+        many = GraphSet(np.full(60, 10), np.zeros(60, int), [], y=y)
+        return warnings_of(of_graphs(many, GraphRecipe(task="regression"), []))
+
+    grades = np.arange(60) % 6 + 1
+    assert told(grades) == [
+        "graphs: target 0 has only 6 different values, which are learned as numbers; --task "
+        "classification learns classes."
+    ]
+    assert told(2 * grades) == told(grades + 0.5) == told(np.arange(60)) == []
+
+
+@pytest.mark.parametrize(("most", "warned"), [(3000.0, True), (900.0, False)])
+def test_targets_of_very_different_sizes_are_warned_of(most: float, warned: bool) -> None:
+    y = np.where(np.arange(60) == 7, most, 1.0)
+    many = GraphSet(np.full(60, 10), np.zeros(60, int), [], y=y + np.arange(60) % 2 / 1e6)
+    told = warnings_of(of_graphs(many, GraphRecipe(task="regression"), []))
+    assert ["target 0 reaches 3,000 times its median" in each for each in told] == (
+        [True] if warned else []
+    )
+
+
+def test_a_graph_without_edges_is_warned_of() -> None:
+    lonely = as_graph(np.empty((2, 0), int), num_nodes=3)
+    (told,) = warnings_of(of_nodes(lonely, NodeRecipe(), []))
+    assert told.startswith("graph: there are no edges; all is learned from features")
 
 
 def test_a_class_that_nearly_all_nodes_have_is_named(

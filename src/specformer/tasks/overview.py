@@ -23,9 +23,9 @@ from specformer.training.evaluation.summaries import wilson95
 _NAMED = 10
 #: With fewer tested nodes or graphs, in all runs together, a test says little.
 _FEW = 20
-#: Whole numbers of so few values may be classes.
-_FEW_VALUES = 5
-#: A weight so many times the median one is a giant.
+#: Whole numbers of so few values may be classes, also of more if they have no gap.
+_FEW_VALUES, _MANY_VALUES = 5, 20
+#: A weight or target so many times the median one is a giant.
 _HEAVY = 1000.0
 #: The share of all labels from which a class counts as nearly all.
 _MOST = 0.9
@@ -108,13 +108,18 @@ def _of_target(known: np.ndarray, names: Sequence[str] | None, task: str | None)
     figures = {"lowest": known.min(), "mean": known.mean(), "highest": known.max()}
     found = {"known": len(known), **{name: float(value) for name, value in figures.items()}}
     values = np.unique(known)
-    whole = bool((values == np.round(values)).all()) and len(known) >= _FEW
-    return {**found, "values": len(values)} if whole else found
+    if len(known) >= _FEW and bool((values == np.round(values)).all()):
+        found["values"] = len(values)
+    if known.min() > 0 and (times := float(known.max() / np.median(known))) > _HEAVY:
+        found["giant"] = times
+    return found
 
 
 def warnings_of(found: Mapping[str, Any]) -> list[str]:
     """Warnings of an overview: a small test part, a giant graph, copies, rare classes."""
     told, name = _of_classes(found), found["name"]
+    if found["kind"] == "nodes" and found["edges"] == 0:
+        told.append(f"{name}: there are no edges; all is learned from features of single nodes.")
     if (times := found.get("heaviest", 0.0)) > _HEAVY:
         told.append(
             f"{name}: the largest weight is {times:,.0f} times the median one, so that few edges "
@@ -142,7 +147,7 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
         differ = found["conflicting"]
         told.append(
             f"{name}: {found['copies']:,} of {_counted(found['graphs'], 'molecule')} "
-            f"{'was' if found['copies'] == 1 else 'were'} there before"
+            f"{'repeats an earlier one' if found['copies'] == 1 else 'repeat earlier ones'}"
             + (f", {differ:,} with other targets" if differ else "")
             + "; what is tested may have been learned. --set split=scaffold keeps copies together."
         )
@@ -162,15 +167,28 @@ def _of_classes(found: Mapping[str, Any]) -> list[str]:
         )
     targets = found.get("targets", {})
     for target, figures in targets.items():
-        if found.get("task") == "regression" and 2 <= figures.get("values", 0) <= _FEW_VALUES:
+        called = target if target.startswith("target ") else f"target {target}"
+        if found.get("task") == "regression" and _may_be_classes(figures):
             how = "--task classification learns"
             if len(targets) > 1:
                 how = f"--targets {quote(target)} {how}"
             told.append(
-                f"{name}: target {target} has only {figures['values']} different values, which are "
+                f"{name}: {called} has only {figures['values']} different values, which are "
                 f"learned as numbers; {how} classes."
             )
+        if times := figures.get("giant"):
+            told.append(
+                f"{name}: {called} reaches {times:,.0f} times its median, so that few of its "
+                "values count for nearly all of the error; take logarithms of it."
+            )
     return told
+
+
+def _may_be_classes(figures: Mapping[str, Any]) -> bool:
+    """Whether whole numbers have few different values, or not many and without a gap."""
+    count = figures.get("values", 0)
+    gapless = count and figures["highest"] - figures["lowest"] == count - 1
+    return 2 <= count <= (_MANY_VALUES if gapless else _FEW_VALUES)
 
 
 def _parts(splits: Sequence[Split], protocol: str) -> dict[str, Any]:
