@@ -25,8 +25,16 @@ LABEL = "label"
 OTHER_LABELS = ("labels", "class", "classes", "y", "target", "nodelabel", "classlabel")
 WEIGHTS = ("weight", "weights", "edgeweight")
 SPLIT = "split"
-#: Columns of truth values with these names may mark a part of a split.
-PARTS = ("train", "istrain", "intrain", "trainset", "test", "istest", "intest", "testset", "isval")
+#: Names of columns of truth values that mark a part of a split, by the field of a graph. Those of
+#: other names than the first count only if both training and test are marked.
+MARKS = {
+    "train_mask": ("trainmask", "istrain", "intrain", "trainset", "train"),
+    "val_mask": (
+        "valmask", "validmask", "validationmask", "isval", "isvalid", "isvalidation", "valset",
+        "validset", "val", "valid", "validation",
+    ),
+    "test_mask": ("testmask", "istest", "intest", "testset", "test"),
+}  # fmt: skip
 #: Numbers of the folds of a cross-validation: neither features nor targets.
 FOLDS = ("fold", "folds", "foldid", "kfold", "cvfold")
 #: Columns with these names hold names of nodes, not features, if each cell differs.

@@ -266,6 +266,9 @@ MOLECULES = [
           "mark a split; write a column 'split' of train, valid and test, or name what to learn "
           "with --targets"),
     alone("half.csv", "smiles,logS,is_train\nCCO,1.5,1\nN,2,0\n", TWO, targets=("logS",)),
+    alone("marks.csv", "smiles,logS,train_mask\nCCO,1.5,1\nN,2,0\n", "marks.csv: column "
+          "'train_mask' may mark a split; write a column 'split' of train, valid and test, or name "
+          "what to learn with --targets"),
     alone("w.csv", "smiles,logS,Set\nCCO,1.5,Training\nN,2,Test\n",
           Molecules(("CCO", "N"), TARGETS, parts=("train", "test"))),
     alone("a.smi", "CCO ethanol\nN ammonia water\n",

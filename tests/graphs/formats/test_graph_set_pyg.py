@@ -215,6 +215,8 @@ def test_targets_of_nodes_are_not_those_of_graphs() -> None:
     with pytest.raises(GraphError, match=r"y has one entry per node, .* into one Data"):
         graph_set_from_pyg(data)
     with pytest.raises(GraphError, match="y has a different number of columns"):
-        graph_set_from_pyg([*data, Data(edge_index=data[0].edge_index, y=torch.rand(1))])
+        graph_set_from_pyg(
+            [*data, Data(edge_index=data[0].edge_index, num_nodes=2, y=torch.ones(1))]
+        )
     with pytest.raises(GraphError, match=r"y must have shape \[2, tasks\], not \[5\]"):
         graph_set_from_pyg(Batch.from_data_list(data))

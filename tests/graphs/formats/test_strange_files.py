@@ -213,7 +213,11 @@ def labels_of(graph: Graph) -> list[str | None] | None:
 def parts_of(graph: Graph) -> list[str | None] | None:
     if graph.train_mask is None:
         return None
-    masks = {part: getattr(graph, mask)[:, 0] for part, mask in PARTS.items()}
+    masks = {
+        part: marked[:, 0]
+        for part, mask in PARTS.items()
+        if (marked := getattr(graph, mask)) is not None
+    }
     rows = range(graph.num_nodes)
     return [next((part for part, mask in masks.items() if mask[row]), None) for row in rows]
 

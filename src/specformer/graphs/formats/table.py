@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specformer.errors import GraphError
-from specformer.graphs.columns import ENDS, PARTS, SPLIT, plain_name, quoted
+from specformer.graphs.columns import ENDS, MARKS, SPLIT, plain_name, quoted
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,10 @@ _MISSING = {
 #: What to do with an adjacency matrix in a text file.
 MATRIX = "save it with scipy.sparse.save_npz('graph.npz', scipy.sparse.csr_array(matrix))"
 #: Words for yes and no, in any case.
-TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+TRUTHS = {
+    **dict.fromkeys(("true", "yes", "1", "1.0"), 1.0),
+    **dict.fromkeys(("false", "no", "0", "0.0"), 0.0),
+}
 #: The words for the parts of a split, in any case.
 _PARTS = {
     **dict.fromkeys(("train", "training", "trn"), 0),
@@ -124,9 +127,23 @@ class Table:
             )
         return told[0] if told else None
 
+    def marks(self) -> dict[str, str]:
+        """Return the columns that mark the parts of a split, by the field of a graph."""
+        found = {field: self.named(*names) for field, names in MARKS.items()}
+        marked = {field: name for field, name in found.items() if name and self._holds_truths(name)}
+        if marked.keys() >= {"train_mask", "test_mask"}:
+            return marked
+        return {field: name for field, names in MARKS.items() if (name := self.named(names[0]))}
+
+    def _holds_truths(self, name: str) -> bool:
+        """Whether all cells of a column that are not missing are truth values."""
+        written = self.written(name)
+        return bool(written) and all(cell.casefold() in TRUTHS for cell in written)
+
     def refuse_half_a_split(self, name: str, other: str) -> None:
         """Refuse truth values under a name such as ``is_train``; ``other`` is another fix."""
-        if plain_name(name) in PARTS and all(c.casefold() in TRUTHS for c in self.columns[name]):
+        may_mark = {*MARKS["train_mask"], *MARKS["test_mask"], "isval"}
+        if plain_name(name) in may_mark and self._holds_truths(name):
             raise GraphError(
                 f"{self.path}: column {name!r} may mark a split; write a column 'split' of "
                 f"train, valid and test, or {other}"

@@ -129,7 +129,7 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
     label, names = _label(table, columns, labels)
     asked = columns.split if labels or columns.split in table.columns else None
     split = table.split(asked) if labels or asked is not None else table.named(SPLIT)
-    masks = {mask: name for mask in MASKS if (name := table.named(plain_name(mask))) is not None}
+    masks = table.marks()
     features: Sequence[str]
     if columns.features is None:
         spoken_for = (ids, label, names, split, *masks.values())
