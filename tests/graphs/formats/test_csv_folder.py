@@ -256,7 +256,7 @@ def test_a_split_column_is_the_masks_and_no_feature(tmp_path: Path) -> None:
         ),
         (EDGES, "id,val_mask\nann,2\n", {}, "column 'val_mask', row 2: '2' is neither 1 nor 0"),
         (EDGES, "id,age\nann,inf\n", {}, "nodes.csv: column 'age', row 2: 'inf' is not a finite"),
-        (EDGES, "id,age\nann,1e39\n", {}, "column 'age', row 2: '1e39' is not a finite number"),
+        (EDGES, "id,age\nann,1e39\n", {}, "column 'age', row 2: '1e39' is too large for 32 bits"),
         (EDGES, "id\nann\nbob\nann\n", {}, "column 'id', row 4: the id 'ann' is also in row 2"),
         (EDGES, "id,age\n,3\n", {}, "nodes.csv: column 'id', row 2: the id is empty"),
         (EDGES, NODES, {"id": "key"}, "nodes.csv: there is no column 'key', only 'id', 'a"),

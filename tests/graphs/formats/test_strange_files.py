@@ -71,7 +71,7 @@ SAID = {
     ),
     "ids that are left out": (
         {"nodes.csv": "id,name,fold\nann,A,0\nbob,B,1\ncy,C,0\n"},
-        "columns left out, because they only tell nodes apart: 'name', 'fold'; --features includes",
+        "columns left out, as they tell nodes apart or number folds: 'name', 'fold'; --features",
     ),
     "codes": (
         {"nodes.csv": "id,zip\nann,01234\nbob,20095\ncy,\n"},
@@ -80,7 +80,7 @@ SAID = {
     "labels under another name": (
         {"nodes.csv": "id,label,kind,size\nann,a,7,1\nbob,b,8,1\ncy,a,7,2\n"
          + "".join(f"n{i},{'ab'[i % 2]},{7 + i % 2},{i}\n" for i in range(20))},
-        "column 'kind' gives away the label, but is a feature; --features leaves it out",
+        "column 'kind' gives away the label, but is a feature; --set columns.kind=drop leaves it",
     ),
     "several labels in a cell": (
         {"nodes.csv": "id,label\nann,dog\nbob,dog|cat\ncy,cat\n"},

@@ -196,7 +196,8 @@ class Table:
         if bad.any():
             row = int(bad.argmax())
             fix = "; correct it, or leave the cell empty" if missing else ""
-            raise self.error(name, row, f"{cells[row]!r} is not a finite number{fix}")
+            what = "too large for 32 bits" if np.isfinite(values[row]) else "not a finite number"
+            raise self.error(name, row, f"{cells[row]!r} is {what}{fix}")
         return values
 
     def weights(self, name: str) -> NDArray[np.float64]:

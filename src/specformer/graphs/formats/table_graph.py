@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -180,8 +181,8 @@ def _warn_of_labels_again(table: Table, nodes: Mapping[str, Any]) -> None:
         if len(np.unique(values)) != count:
             continue
         if len({*zip(values.tolist(), y.tolist(), strict=True)}) == count:
-            told = "%s: column %r gives away the label, but is a feature; --features leaves it out"
-            logger.warning(told, table.path, name)
+            told = "%s: column %r gives away the label, but is a feature; --set %s leaves it out"
+            logger.warning(told, table.path, name, quote(f"columns.{name}=drop"))
 
 
 def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[str]:
@@ -202,7 +203,8 @@ def _usual_features(table: Table, columns: Sequence[str], labels: bool) -> list[
         (left if useless else features).append(column)
     if left:
         told = (
-            "%s: columns left out, because they only tell nodes apart: %s; --features includes them"
+            "%s: columns left out, as they tell nodes apart or number folds: %s; --features "
+            "includes them"
         )
         logger.info(told, table.path, quoted(left))
     return features
