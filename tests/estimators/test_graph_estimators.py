@@ -47,6 +47,15 @@ def test_classes_of_graphs(tmp_path):
         assert other.predict(graphs).tolist() == own.predict(graphs).tolist()
 
 
+def test_search_over_ranges_of_numpy():
+    graphs, names = rings_and_paths(12)
+    ranges = {"epochs": np.arange(1, 3), "learning_rate": np.logspace(-3, -2, 2)}
+    model = sf.GraphClassifier("gin", settings=SMALL, device="cpu")
+    search = GridSearchCV(model, ranges, cv=2, error_score="raise").fit(graphs, names)
+    assert search.best_estimator_.result_["split"] == "given"
+    assert search.best_estimator_.predict(graphs).shape == (12,)
+
+
 def test_targets_of_the_graphs_themselves():
     graphs, names = rings_and_paths()
     for graph, name in zip(graphs, names, strict=True):
@@ -132,5 +141,10 @@ def test_what_cannot_be_is_said():
         sf.GraphClassifier().fit(graphs, names[:1] + [None] * 7)
     with pytest.raises(GraphError, match="is one text; pass a list of SMILES"):
         sf.GraphRegressor().fit("CCO", [1.0])
+    for key in ("split", "targets"):  # a part of the graphs validates, and y has the targets
+        with pytest.raises(ConfigError, match=f"settings.'{key}'. would change nothing"):
+            sf.GraphClassifier(settings={key: ["a"] if key == "targets" else "scaffold"}).fit(
+                graphs, names
+            )
     with pytest.raises(GraphError, match="no column of SMILES"):
         sf.GraphRegressor().fit(pd.DataFrame({"a": [1], "b": [2]}), [1.0])

@@ -32,6 +32,12 @@ GRAPH = csbm(0.7, num_nodes=NODES, num_features=6, degree=6.0, signal=12.0, seed
 QUICK = {"epochs": 30, "learning_rate": 0.02, "device": "cpu"}
 #: One form of Specformer, where the recipe tries several.
 OURS = {**QUICK, "settings": {"form": "paper"}}
+
+
+def fitted() -> sf.NodeClassifier:
+    return sf.NodeClassifier("gcn", epochs=2, device="cpu").fit(GRAPH)
+
+
 #: The checks of scikit-learn that hand no table of numbers to ``fit``.
 CHECKS = (
     "check_estimator_cloneable",
@@ -195,7 +201,10 @@ def test_numbers():
     y = 2.0 + 30.0 * GRAPH.x[:, 0]
     own = sf.NodeRegressor("mlp", epochs=150, device="cpu", metric="mae").fit(GRAPH, y)
     assert own.result_["metric"] == "mae"
-    left = ~own._learned_from
+    (split,) = make_splits(
+        replace(GRAPH, y=y[:, None], class_names=None), "stratified-60-20-20", 1, 0
+    )
+    left = split.test
     assert own.score(GRAPH, y) == pytest.approx(r2_score(y[left], own.predict(GRAPH)[left]))
     assert own.score(GRAPH, y) > 0.3
     steps = replace(GRAPH, class_names=("-20", "7.5"))
@@ -222,6 +231,71 @@ def test_saved_loaded_copied_and_reported(tmp_path):
         own.save(tmp_path / "run")
     with pytest.raises(RunError, match="a loaded estimator cannot be saved; copy its folder"):
         sf.load(tmp_path / "run").save(tmp_path / "other")
+
+
+@pytest.mark.parametrize("mask", [None, np.arange(NODES) < 80])
+def test_a_loaded_estimator_scores_and_fits_as_the_one_that_was_saved(tmp_path, mask):
+    changed = {"settings": {"baseline.hidden_channels": 8}, "learning_rate": 0.05, "metric": "f1"}
+    own = sf.NodeClassifier("gcn", epochs=3, device="cpu", random_state=4, **changed)
+    own.fit(GRAPH, mask=mask)
+    other = sf.load(own.save(tmp_path / "run"))
+    tested = own._graph.test_mask[:, 0]
+    assert other.score(GRAPH) == own.score(GRAPH)
+    assert own.score(GRAPH) == accuracy_score(GRAPH.y[tested], own.predict(GRAPH)[tested])
+    again = clone(other).fit(GRAPH, mask=mask)
+    assert np.array_equal(again.predict_proba(GRAPH), own.predict_proba(GRAPH))
+
+
+def test_scores_of_a_run_that_does_not_say_what_it_learned_from(call, caplog):
+    write_npz("graph.npz", GRAPH)
+    call(
+        "train",
+        "graph.npz",
+        "--model",
+        "gcn",
+        "--set",
+        "schedule.epochs=2",
+        "--runs",
+        "1",
+        "--out",
+        "run",
+    )
+    loaded = sf.load("run")
+    loaded.score(GRAPH, mask=np.arange(10))
+    assert not caplog.records
+    assert loaded.score(GRAPH) == accuracy_score(GRAPH.y, loaded.predict(GRAPH))
+    assert "nodes that it learned from may count" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "classes", [["01", "1"], ["1", "2"], [False, True], [1.0, 2.0], [3, 7], ["a", "b"]]
+)
+def test_classes_keep_their_type_when_loaded(tmp_path, classes):
+    y = np.array(classes)[GRAPH.y]
+    own = sf.NodeClassifier("gcn", epochs=2, device="cpu").fit(GRAPH, y)
+    other = sf.load(own.save(tmp_path / "run"))
+    assert other.classes_.dtype == own.classes_.dtype == y.dtype
+    assert np.array_equal(other.predict(GRAPH), own.predict(GRAPH))
+    assert other.score(GRAPH, y) == own.score(GRAPH, y)
+
+
+def test_parameters_may_be_numbers_of_numpy():
+    quick = {"epochs": 3, "learning_rate": 0.25, "runs": 2}
+    own = sf.NodeClassifier("gcn", settings={"baseline.hidden_channels": 8}, device="cpu", **quick)
+    numpy = sf.NodeClassifier(
+        "gcn",
+        settings={"baseline.hidden_channels": np.int64(8)},
+        device="cpu",
+        epochs=np.int64(3),
+        learning_rate=np.float32(0.25),
+        runs=np.int32(2),
+        random_state=np.int64(0),
+    )
+    expected = own.fit(GRAPH).predict_proba(GRAPH)
+    assert np.array_equal(numpy.fit(GRAPH).predict_proba(GRAPH), expected)
+    column = sf.NodeClassifier("gcn", settings=own.settings, device="cpu", **quick)
+    assert np.array_equal(column.fit(GRAPH, GRAPH.y[:, None]).predict_proba(GRAPH), expected)
+    assert column.score(GRAPH, GRAPH.y[:, None]) == own.score(GRAPH)
 
 
 def test_a_frame_of_words_and_dates_is_read_as_a_file_is(tmp_path):
@@ -265,6 +339,27 @@ def test_without_features_those_of_the_structure_are_used():
         (lambda: sf.NodeClassifier().fit(GRAPH, mask=[True]), r"mask must have shape \[120\]"),
         (lambda: sf.NodeClassifier().fit(GRAPH, mask=[200]), "numbers of nodes below 120"),
         (lambda: sf.NodeClassifier().fit(GRAPH, np.arange(NODES) / 7), "learn numbers with a regr"),
+        (lambda: sf.NodeClassifier().fit(GRAPH, 2 * GRAPH.y - 1), "call the classes 0 and 1"),
+        (lambda: sf.NodeClassifier().fit(GRAPH, mask=[]), "mask is empty"),
+        (lambda: sf.NodeClassifier().fit(GRAPH, mask=GRAPH.y), "mask holds 0 and 1"),
+        (lambda: sf.NodeClassifier(runs=2.0).fit(GRAPH), "runs=2.0 must be a whole number"),
+        (lambda: sf.NodeClassifier(random_state=-1).fit(GRAPH), "random_state=-1 must not"),
+        (lambda: sf.NodeClassifier(validation_fraction=1).fit(GRAPH), "above 0 and below 1"),
+        (lambda: sf.NodeClassifier(settings="epochs=3").fit(GRAPH), "settings must map keys"),
+        (
+            lambda: sf.NodeClassifier(epochs=3, settings={"schedule.epochs": 7}).fit(GRAPH),
+            r"epochs and settings\['schedule.epochs'\]: give one",
+        ),
+        (
+            lambda: sf.NodeClassifier(settings={"task": "regression"}).fit(GRAPH),
+            "--task and --set task=…: give one",
+        ),
+        (
+            lambda: sf.NodeClassifier(settings={"split": "kfold-5"}).fit(GRAPH, mask=range(50)),
+            "settings.'split'. would change nothing",
+        ),
+        (lambda: fitted().score(GRAPH, [0, 1]), "y must have 120 rows, not 2"),
+        (lambda: fitted().score(GRAPH, [None] * NODES), "none of the nodes that count"),
         (lambda: sf.NodeRegressor().fit(GRAPH, ["a"] * NODES), "y must hold numbers"),
         (lambda: sf.NodeRegressor().fit(GRAPH, [1.0, 2.0]), "y must have 120 rows"),
     ],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,14 +17,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from specformer.datasets import Split
-from specformer.errors import GraphError, RunError
+from specformer.errors import ConfigError, GraphError, RunError, brief
 from specformer.reports.html import write_report
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.resolve import resolve
 from specformer.tasks.train import keep, train_on
 from specformer.training.runs.curves import plot_learned, run_table
 from specformer.training.runs.environment import choose_device
-from specformer.training.runs.folder import DATA, RunFolder
+from specformer.training.runs.folder import CONFIG, DATA, RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,11 +114,11 @@ class Estimator(BaseEstimator, ABC):
 
     @classmethod
     def from_run(cls, run: RunFolder) -> Self:
-        """A fitted estimator from a finished run."""
+        """A fitted estimator from a finished run, whose settings another ``fit`` takes again."""
         config = run.config()
         own = cls(
             config["model"],
-            recipe=config["recipe"],
+            recipe=str(run.path / CONFIG),
             runs=len(run.model_folders()),
             random_state=config["seed"],
         )
@@ -141,29 +142,53 @@ class Estimator(BaseEstimator, ABC):
         """The mean prediction of all models, one row per node or graph."""
 
     def _name_classes(self) -> None:
-        """Set the names of classes from a run's result."""
+        """Set the classes from a run's result."""
+
+    def _keep_class_type(self) -> None:
+        """Record in the result whether classes are words, numbers or truth values."""
 
     def _resolve(self) -> Job:
         """The job that the parameters describe."""
-        given = {"schedule.epochs": self.epochs, "schedule.learning_rate": self.learning_rate}
-        changes = {key: value for key, value in given.items() if value is not None}
-        changes |= dict(self.settings or {})
+        self._check_parameters()
         request = Request(
             source=SOURCE,
             model=self.model,
             recipe=self.recipe,
-            changes=tuple(f"{key}={json.dumps(value)}" for key, value in changes.items()),
+            changes=self._changes(),
             task=self.task,
             metric=self.metric,
         )
         return resolve(
             request,
-            self.runs,
+            int(self.runs),
             self.kind,
             seed=_seed(self.random_state),
             device=str(choose_device(self.device)),
             repeat=f"specformer.{self!r}.fit(…)".replace("\n", ""),
         )
+
+    def _check_parameters(self) -> None:
+        """Refuse values that would otherwise fail far from their names."""
+        if not isinstance(self.runs, Integral):
+            raise ConfigError(f"runs={self.runs!r} must be a whole number.")
+        share = self.validation_fraction
+        if not (isinstance(share, Real) and 0 < share < 1):
+            raise ConfigError(f"validation_fraction={share!r} must be above 0 and below 1.")
+        if not isinstance(self.settings, Mapping | None):
+            told = "must map keys to values, as {'model.num_heads': 2} does"
+            raise ConfigError(f"settings {told}, not {brief(self.settings)}.")
+
+    def _changes(self) -> tuple[str, ...]:
+        """What the parameters change in the recipe, as ``key=value``."""
+        changes = dict(self.settings or {})
+        for name in ("epochs", "learning_rate"):
+            value, key = getattr(self, name), f"schedule.{name}"
+            if value is None:
+                continue
+            if twice := {name, key} & changes.keys():
+                raise ConfigError(f"{name} and settings[{twice.pop()!r}]: give one of them.")
+            changes[key] = value
+        return tuple(f"{key}={json.dumps(value, default=_plain)}" for key, value in changes.items())
 
     def _place(self) -> Workplace:
         cache = None if self.cache is None else Path(self.cache)
@@ -173,26 +198,32 @@ class Estimator(BaseEstimator, ABC):
         """Train, and keep the outcome."""
         self._job, self._trained = job, (trained := train_on(job, work, place))
         self.result_, self._arrays = trained.result, trained.outcome.arrays
+        self._keep_class_type()
         self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
         self.validation_score_ = trained.result["val"]["mean"]
 
-    def _split_train(self, train: np.ndarray, test: np.ndarray, classes: np.ndarray) -> list[Split]:
+    def _split_train(
+        self, job: Job, train: np.ndarray, test: np.ndarray, classes: np.ndarray
+    ) -> list[Split]:
         """One split per run of training nodes or graphs ``[n]``, of which some validate.
 
         If none is to be tested, the test part is the validation part. ``classes`` ``[n]`` are
         spread evenly if each has at least two members and both parts have room for all classes.
         """
+        if any(change.startswith("split=") for change in job.changes):
+            how = f"{self.things} to learn from are given; validation_fraction splits them"
+            raise ConfigError(f"settings['split'] would change nothing: the {how}.")
         numbers, splits = np.flatnonzero(train), []
         if len(numbers) < 2:
             raise GraphError(f"fewer than two {self.things} have a label; label more")
         counts = np.unique(own := classes[numbers], return_counts=True)[1]
         least = min(self.validation_fraction, 1 - self.validation_fraction) * len(numbers)
         even = own if counts.min() > 1 and least >= len(counts) else None
-        for run in range(self.runs):
+        for run in range(int(self.runs)):
             _, chosen = train_test_split(
                 numbers,
-                test_size=self.validation_fraction,
-                random_state=_seed(self.random_state) + run,
+                test_size=float(self.validation_fraction),
+                random_state=(job.seed + run) % 2**32,
                 stratify=even,
             )
             val = np.zeros_like(train)
@@ -202,9 +233,16 @@ class Estimator(BaseEstimator, ABC):
 
 
 def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    if not isinstance(random_state, Integral):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    if random_state < 0:
+        raise ConfigError(f"random_state={random_state} must not be negative.")
+    return int(random_state)
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON writes it: a number or an array of NumPy's, or else its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 class Classifier(ClassifierMixin):
@@ -227,7 +265,12 @@ class Classifier(ClassifierMixin):
         names, count = self.result_.get("classes"), len(self.result_.get("targets", ()))
         if names is None and self.kind == "molecules" and count == 1:
             names = (0, 1)
-        self.classes_ = zeros_and_ones(count) if names is None else as_labels(names)
+        kind = self.result_.get("class_type")
+        self.classes_ = zeros_and_ones(count) if names is None else as_labels(names, kind)
+
+    def _keep_class_type(self) -> None:
+        if not isinstance(self.classes_, list):
+            self.result_["class_type"] = self.classes_.dtype.kind
 
 
 class Regressor(RegressorMixin):
@@ -250,18 +293,21 @@ def zeros_and_ones(count: int) -> list[np.ndarray]:
 def as_class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Class numbers ``[n]``, -1 for a missing label, and the labels of classes 0, 1, ….
 
-    None, NaN and, among whole numbers, -1 are missing labels.
+    None, NaN and, among whole numbers, -1 are missing labels. ``y`` may be a column ``[n, 1]``.
 
     Example:
         >>> numbers, classes = as_class_numbers(["cat", "dog", None, "cat"])
         >>> numbers.tolist(), classes.tolist()
         ([0, 1, -1, 0], ['cat', 'dog'])
     """
-    labels = np.asarray(y)
+    labels = np.asarray(y).reshape(-1)
     known = is_label(labels)
     if not known.any():
         raise GraphError("y has no labels; label some")
     classes, numbers = np.unique(np.array(labels[known].tolist()), return_inverse=True)
+    if len(classes) == 1 and not known.all() and (labels[~known] == -1).all():
+        told = f"y holds -1, which is no label, and one class, {classes[0]}"
+        raise GraphError(f"{told}; call the classes 0 and 1")
     if classes.dtype.kind == "f" and 2 * len(classes) > known.sum() and (classes % 1 != 0).any():
         told = f"y holds {len(classes)} different numbers, which are not classes"
         raise GraphError(f"{told}; learn numbers with a regressor")
@@ -278,12 +324,32 @@ def is_label(labels: np.ndarray) -> np.ndarray:
     return known
 
 
-def as_labels(names: Any) -> np.ndarray:
-    """Names of classes as labels: whole numbers if all of them are."""
+def is_column(y: Any) -> bool:
+    """Whether targets are one per node or graph, ``[n]`` or ``[n, 1]``."""
+    return np.ndim(y) == 1 or (np.ndim(y) == 2 and np.shape(y)[1] == 1)
+
+
+#: Types of classes by the kind of their array, in which names are read.
+_CLASS_TYPES: dict[str, Callable[[str], Any]] = {
+    "b": "True".__eq__, "i": int, "u": int, "f": float, "U": str,
+}  # fmt: skip
+
+
+def as_labels(names: Any, kind: str | None = None) -> np.ndarray:
+    """Names of classes as labels of this kind of array; without one, whole numbers if all are.
+
+    Example:
+        >>> as_labels(["1", "2"]), as_labels(["01", "1"]), as_labels(["1.0", "2.5"], "f")
+        (array([1, 2]), array(['01', '1'], dtype='<U2'), array([1. , 2.5]))
+    """
+    texts = list(map(str, names))
+    if kind in _CLASS_TYPES:
+        return np.array(list(map(_CLASS_TYPES[kind], texts)))
     try:
-        return np.array([int(name) for name in names])
+        numbers = list(map(int, texts))
     except ValueError:
-        return np.array(names)
+        return np.array(texts)
+    return np.array(numbers if list(map(str, numbers)) == texts else texts)
 
 
 def as_columns(y: Any, count: int) -> np.ndarray:

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specformer.errors import GraphError
+from specformer.errors import ConfigError, GraphError
 from specformer.estimators.base_estimator import (
     Classifier,
     Estimator,
     Regressor,
     as_class_numbers,
     as_columns,
+    is_column,
     zeros_and_ones,
 )
 from specformer.graphs import GraphSet
@@ -54,10 +55,13 @@ class GraphEstimator(Estimator):
             raise GraphError("the graphs have no targets; pass y")
         known = ~np.asarray(np.isnan(graphs.y).all(axis=1))
         job, place = self._resolve(), self._place()
+        if job.settings.targets is not None:
+            raise ConfigError("settings['targets'] would change nothing: pass those targets as y.")
         has_classes = self.task == "classification" and graphs.num_tasks == 1
         classes = graphs.y[:, 0] if has_classes else np.zeros(len(graphs))
-        splits = self._split_train(known, np.zeros_like(known), classes)
-        self._train(job, GraphWork.on(job, place, graphs, splits), place)
+        splits = self._split_train(job, known, np.zeros_like(known), classes)
+        given = replace(job, settings=replace(job.settings, split="given"))
+        self._train(job, GraphWork.on(given, place, graphs, splits), place)
         self._graphs = graphs
         self._adopt(graphs.node_feat.shape[1] + graphs.num_features)
         return self
@@ -135,7 +139,7 @@ class GraphClassifier(Classifier, GraphEstimator):
                 y = [None if np.isnan(label) else names[int(label)] for label in y]
             elif (y[~np.isnan(y)] == np.floor(y[~np.isnan(y)])).all():
                 y = [None if np.isnan(label) else int(label) for label in y]
-        if y is None or np.ndim(y) == 2:
+        if y is None or not is_column(y):
             graphs = super()._targeted(graphs, y)
             self.classes_ = zeros_and_ones(graphs.num_tasks)
             return graphs

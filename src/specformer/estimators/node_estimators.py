@@ -2,7 +2,9 @@ r"""Estimators of the nodes or the links of one graph."""
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -25,10 +27,11 @@ from specformer.estimators.base_estimator import (
     as_class_numbers,
     as_columns,
     as_labels,
+    is_column,
     is_label,
     zeros_and_ones,
 )
-from specformer.graphs import Columns, Graph, as_graph, write_npz
+from specformer.graphs import Columns, Graph, as_graph, read_graph, write_npz
 from specformer.graphs.convert import is_networkx
 from specformer.graphs.formats.read import graph_from_networkx
 from specformer.graphs.formats.table import Table
@@ -41,7 +44,9 @@ from specformer.tasks.nodes.node_predict import NodePredictor
 from specformer.tasks.nodes.node_work import NodeWork
 from specformer.tasks.task import PredictionRequest
 from specformer.training.evaluation.link_objectives import link_scores
-from specformer.training.runs.folder import RunFolder
+from specformer.training.runs.folder import DATA, RunFolder
+
+logger = logging.getLogger(__name__)
 
 
 class SingleGraphEstimator(Estimator):
@@ -103,16 +108,20 @@ class NodeEstimator(SingleGraphEstimator):
         graph = self._labelled(node_graph_of(data), y)
         graph = with_targets(graph, "regression" if self.task == "regression" else "classification")
         graph = with_any_features(graph)
-        splits = None if mask is None else self._splits(graph, mask)
         job = self._resolve()
+        splits = None if mask is None else self._splits(job, graph, mask)
         work = NodeWork.on(job, graph, splits)
-        self._learn(job, work, graph)
-        self._learned_from = np.logical_or.reduce([part.train | part.val for part in work.splits])
+        self._learn(job, work, _with_masks(graph, work.splits))
         return self
 
     @abstractmethod
     def _labelled(self, graph: Graph, y: Any) -> Graph:
         """The graph with these labels; None for its own."""
+
+    def _read_models(self, run: RunFolder) -> None:
+        super()._read_models(run)
+        if (run.path / DATA).is_file():  # that `save` wrote
+            self._graph = read_graph(run.path / DATA)
 
     def _tested(self, data: Any, y: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
         """True and predicted labels of the nodes that count."""
@@ -123,7 +132,12 @@ class NodeEstimator(SingleGraphEstimator):
         if y is None and self.task == "regression":
             graph = with_targets(graph, "regression")
         values = np.asarray(graph.y if y is None else y)
+        if len(values) != graph.num_nodes:
+            raise GraphError(f"y must have {graph.num_nodes} rows, not {len(values)}")
+        values = values.reshape(-1) if is_column(values) else values
         counted = self._counted(graph, values, mask)
+        if not counted.any():
+            raise GraphError("none of the nodes that count has a label; pass other y or mask")
         true, predicted = values[counted], self.predict(data)[counted]
         if y is None and true.ndim == 1 and graph.class_names:
             true = as_labels(graph.class_names)[true]
@@ -133,11 +147,11 @@ class NodeEstimator(SingleGraphEstimator):
     def predict(self, data: Any) -> np.ndarray:
         """Predictions for every node."""
 
-    def _splits(self, graph: Graph, mask: Any) -> list[Split]:
+    def _splits(self, job: Job, graph: Graph, mask: Any) -> list[Split]:
         chosen = as_mask(mask, graph.num_nodes) & graph.is_labelled
         assert graph.y is not None
         classes = np.zeros(graph.num_nodes) if graph.num_targets else graph.y
-        return self._split_train(chosen, graph.is_labelled & ~chosen, classes)
+        return self._split_train(job, chosen, graph.is_labelled & ~chosen, classes)
 
     def _counted(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
         if self.task == "classification" and values.ndim == 1:
@@ -149,11 +163,13 @@ class NodeEstimator(SingleGraphEstimator):
         if graph.test_mask is not None:
             return known & graph.test_mask.any(axis=1)
         fitted = getattr(self, "_graph", None)
-        if fitted is None or fitted.num_nodes != graph.num_nodes:
+        if fitted is None:
+            told = "nodes that it learned from may count, as this run does not say which they are"
+            logger.warning("score: %s; pass mask, the nodes to score", told)
             return known
-        if (fitted.adjacency != graph.adjacency).nnz:
+        if fitted.num_nodes != graph.num_nodes or (fitted.adjacency != graph.adjacency).nnz:
             return known
-        left = known & ~self._learned_from
+        left = known & ~(fitted.train_mask | fitted.val_mask).any(axis=1)
         return left if left.any() else known
 
 
@@ -175,7 +191,7 @@ class NodeClassifier(Classifier, NodeEstimator):
         return self._outputs(data)
 
     def _labelled(self, graph: Graph, y: Any) -> Graph:
-        if y is not None and np.ndim(y) == 1:
+        if y is not None and is_column(y):
             numbers, self.classes_ = as_class_numbers(y)
             return replace(graph, y=numbers, class_names=tuple(map(str, self.classes_)))
         if y is not None:
@@ -234,6 +250,15 @@ def with_any_features(graph: Graph) -> Graph:
     return graph if graph.x is not None else with_structural_features(graph)
 
 
+def _with_masks(graph: Graph, splits: Sequence[Split]) -> Graph:
+    """The graph with the masks of these splits."""
+    train, val, test = (
+        np.stack([getattr(split, part) for split in splits], axis=1)
+        for part in ("train", "val", "test")
+    )
+    return replace(graph, train_mask=train, val_mask=val, test_mask=test)
+
+
 def _of_cells(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """Features in cells of any type, read like those of a file."""
     columns = [x.iloc[:, i] for i in range(len(names))] if hasattr(x, "iloc") else np.asarray(x).T
@@ -267,8 +292,12 @@ def as_mask(mask: Any, count: int) -> np.ndarray:
         if given.shape != (count,):
             raise GraphError(f"mask must have shape [{count}], not {list(given.shape)}")
         return given
+    if given.size == 0:
+        raise GraphError("mask is empty; name at least one node")
     if given.dtype.kind not in "iu" or given.ndim != 1 or (given >= count).any():
         raise GraphError(f"mask must hold booleans, or numbers of nodes below {count}")
+    if len(given) == count > 2 and given.max() < 2:
+        raise GraphError("mask holds 0 and 1 for every node; pass booleans: mask.astype(bool)")
     found = np.zeros(count, dtype=bool)
     found[given] = True
     return found

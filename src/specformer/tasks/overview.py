@@ -145,11 +145,15 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
         )
     if found.get("copies"):
         differ = found["conflicting"]
+        together = "keep copies in one part, or one fold."  # the caller splits
+        if "split" in found:
+            together = "what is tested may have been learned. "
+            together += "--set split=scaffold keeps copies together."
         told.append(
             f"{name}: {found['copies']:,} of {_counted(found['graphs'], 'molecule')} "
             f"{'repeats an earlier one' if found['copies'] == 1 else 'repeat earlier ones'}"
             + (f", {differ:,} with other targets" if differ else "")
-            + "; what is tested may have been learned. --set split=scaffold keeps copies together."
+            + f"; {together}"
         )
     return told
 

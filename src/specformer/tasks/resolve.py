@@ -82,9 +82,10 @@ def resolve(
     if runs is not None and runs < 1:
         raise ConfigError(f"--runs {runs}: at least one is needed.")
     changes, columns = request.changes, request.columns
+    for key in (*request.learned, *(() if columns.targets is None else ("targets",))):
+        if any(change.startswith(f"{key}=") for change in changes):
+            raise ConfigError(f"--{key} and --set {key}=…: give one of them.")
     if columns.targets is not None:  # the recipe keeps them
-        if any(change.startswith("targets=") for change in changes):
-            raise ConfigError("--targets and --set targets=…: give one of them.")
         changes = (*changes, f"targets={json.dumps(columns.targets, ensure_ascii=False)}")
         columns = replace(columns, targets=None)
     changes = full_changes(kind, request.model, changes)

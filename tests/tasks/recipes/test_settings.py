@@ -149,6 +149,11 @@ def test_override_makes_groups_and_the_last_one_wins():
     assert override({}, ["inner.steps=1", "inner.steps=2"]) == {"inner": {"steps": 2}}
 
 
+def test_a_group_that_is_assigned_keeps_its_other_settings():
+    settings = {"inner": {"steps": 1, "rate": 2}}
+    assert override(settings, ["inner={steps: 3}"]) == {"inner": {"steps": 3, "rate": 2}}
+
+
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [

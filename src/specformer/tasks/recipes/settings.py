@@ -71,9 +71,11 @@ def build(kind: type[Recipe], settings: Mapping[str, Any], where: str) -> Recipe
 def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Settings with ``key=value`` assignments applied; dots reach into groups, values are YAML.
 
+    A group's settings are changed one by one, see :func:`merged`.
+
     Example:
-        >>> override({"schedule": {"epochs": 5}}, ["schedule.epochs=7"])
-        {'schedule': {'epochs': 7}}
+        >>> override({"schedule": {"epochs": 5, "warmup": 1}}, ["schedule.epochs=7"])
+        {'schedule': {'epochs': 7, 'warmup': 1}}
     """
     changed = copy.deepcopy(dict(settings))
     for assignment in assignments:
@@ -91,7 +93,7 @@ def override(settings: Mapping[str, Any], assignments: Iterable[str]) -> dict[st
             target = target.setdefault(group, {})
             if not isinstance(target, dict):
                 raise ConfigError(f"--set {shown}: {brief(group)} is not a group of settings.")
-        target[leaf] = value
+        target.update(merged(target, {leaf: value}))
     return changed
 
 
