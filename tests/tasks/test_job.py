@@ -125,6 +125,7 @@ IDLE = [
     ("csbm", "gcn", "schedule.filter_learning_rate=0.5", "gcn has no filter of its own"),
     ("csbm", "specformer", "baseline.dropout=0.9", "specformer has its own settings, model"),
     ("csbm", "specformer", "degree=3", "it needs spectrum=density"),
+    ("csbm", "specformer", "forms={}", "forms are written in a recipe's file"),
     ("photographs", "gcn", "model.hidden_channels=4", "it is specformer's"),
     ("photographs", "specformer", "schedule.filter_learning_rate=0.5", "learn at one rate"),
 ]
@@ -136,6 +137,31 @@ def test_a_change_that_does_nothing_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"--set {change} would change nothing: .*{why}"):
         resolve(Request(source, model, changes=(change,)))
+
+
+def test_a_form_is_one_of_the_recipes_own() -> None:
+    with pytest.raises(ConfigError, match="form=deep-3 would change nothing: recipe paper has no"):
+        resolve(Request("cora", recipe="paper", changes=("form=deep-3",)))
+    with pytest.raises(ConfigError, match="form=paper does not go with model"):
+        resolve(Request("csbm", changes=("form=paper", "model.local=false")))
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "why"),
+    [
+        ("csbm", "model.num_heads=3", "cannot be split evenly over num_heads=3"),
+        ("csbm", "landmarks=1", "landmarks=1 must be at least 2"),
+        ("photographs", "model.num_blocks=0", "num_blocks=0 must be at least 1"),
+        ("photographs", "model.hidden_channels=7", "hidden_channels=7 must be an even number"),
+        ("many.npz", "model.num_heads=3", "cannot be split evenly over num_heads=3"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_before_its_spectra(
+    tmp_path: Path, source: str, change: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        train_source(source_in(tmp_path, source), assignments=[change], cache=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize(
@@ -154,3 +180,5 @@ def test_a_change_of_use_is_taken(model: str, changes: list[str]) -> None:
 def test_eigenpairs_are_of_no_use_without_a_decomposition() -> None:
     with pytest.raises(ConfigError, match="k=5 would change nothing: spectrum=density does"):
         resolve(Request("csbm", changes=("spectrum=density", "k=5")))
+    with pytest.raises(ConfigError, match="storage=float32 would change nothing"):
+        resolve(Request("csbm", changes=("spectrum=density", "storage=float32")))

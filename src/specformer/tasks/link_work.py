@@ -127,6 +127,7 @@ class LinkWork(NodeWork):
         work = cls(
             links.graph, splits, job.model, recipe=recipe, seed=job.seed, whole=graph, links=links
         )
+        work.check_models()
         return replace(work, prepared=work.features)
 
     def beside(self, job: Job, place: Workplace) -> Self:  # noqa: ARG002

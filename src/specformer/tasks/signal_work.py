@@ -72,8 +72,8 @@ class SignalRecipe:
     solve_readout: bool = False
 
     def __post_init__(self) -> None:
-        if self.landmarks is not None and self.landmarks < 1:
-            raise ConfigError(f"landmarks={self.landmarks} must be at least 1, or empty.")
+        if self.landmarks is not None and self.landmarks < 2:
+            raise ConfigError(f"landmarks={self.landmarks} must be at least 2, or empty.")
 
 
 def signal_recipe(name: str, assignments: Sequence[str] = ()) -> SignalRecipe:
@@ -160,7 +160,10 @@ class SignalWork(Work):
         named = job.source in SIGNAL_SETS
         signals = named_signals(job.source, place.data) if named else image_signal(job.source)
         contestant = Contestant(job.model, job.recipe, job.settings, job.model)
-        return cls(signals.first(job.runs), contestant, job.filter or "comb", job.seed)
+        work = cls(signals.first(job.runs), contestant, job.filter or "comb", job.seed)
+        target_filter(work.filter_name)  # refuses unknown names, before the spectrum
+        signal_model(job.model, job.settings)  # and settings that no model can have
+        return work
 
     def overview(self) -> dict[str, Any]:
         return {

@@ -197,7 +197,7 @@ def test_landmarks_are_checked_against_exact_attention(device):
         graph, spectrum, splits, "specformer", recipe, device=device, seed=0, progress=Silent()
     )
     assert 0 < outcome.row["landmark_error"] < 1e-3
-    with pytest.raises(ConfigError, match="landmarks=0 must be at least 1"):
+    with pytest.raises(ConfigError, match="landmarks=0 must be at least 2"):
         node_landmarks(spectrum, node_recipe(None, "mine", ["landmarks=0"])[1])
 
 

@@ -154,6 +154,10 @@ class GraphWork(Work):
             splits = graph_splits(graphs, recipe, job.runs, job.seed)
         check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
         work = cls(graphs, splits, job.model, recipe, job.seed, place.device, start=start)
+        if job.model != FOREST:
+            work.first_model()  # refuses settings that no model can have, before the spectra
+        if recipe.task != "regression":
+            refuse_idle(job.changes, ["standardise"], "classes are not standardised")
         return replace(work, first=first_work(work, place))
 
     def beside(self, job: Job, place: Workplace) -> Self:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from specformer.baselines import Propagation
 from specformer.datasets import Split
 from specformer.datasets.parts import GraphPart
-from specformer.errors import ConfigError
 from specformer.graphs import Graph
 from specformer.nn import Specformer
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
@@ -150,8 +149,6 @@ def node_landmarks(operator: AnySpectrum | Propagation, recipe: NodeRecipe) -> K
     tokens, count = len(operator.distinct.values), recipe.landmarks
     if count == "auto":
         count = _LANDMARKS if tokens > _LONG else tokens
-    if count < 1:
-        raise ConfigError(f"landmarks={count} must be at least 1, auto, or empty.")
     return operator.landmarks(count, points=count) if count < tokens else None
 
 

@@ -173,6 +173,8 @@ class NodeRecipe:
         if self.columns and self.features in ("rows", "none"):
             name = next(iter(self.columns))
             raise ConfigError(f"columns.{name} needs features=auto or features=standard.")
+        if isinstance(self.landmarks, int) and self.landmarks < 2:
+            raise ConfigError(f"landmarks={self.landmarks} must be at least 2, auto, or empty.")
         if self.batch_size is None:
             return
         if self.batch_size < 1:
@@ -264,10 +266,17 @@ def node_recipe(
     if chosen.endswith(".yaml"):  # a run's own forms, not those of `default` beneath it
         changes = read_settings(Path(chosen)).get("forms", {})
     settings = merged(settings, given or {})
+    refuse_idle(assignments, ["forms"], "forms are written in a recipe's file; form=NAME takes one")
     recipe = build(NodeRecipe, override(settings, assignments), f"recipe {chosen}")
-    if not changes or model != "specformer" or chosen in NAMED:
+    if model != "specformer":
+        return chosen, recipe
+    if not changes or chosen in NAMED:
+        refuse_idle(assignments, ["form"], f"recipe {chosen} has no forms to choose from")
         return chosen, recipe
     forms = _forms(settings, changes, assignments)
+    if recipe.form in changes and recipe.form not in forms:
+        others = ", ".join(each for each in assignments if each.startswith("model."))
+        raise ConfigError(f"form={recipe.form} does not go with {others}.")
     recipe = replace(recipe, forms=forms)
     only = next(iter(forms)) if len(forms) == 1 else recipe.form
     return chosen, recipe if only == "auto" else recipe.taking(only)
@@ -297,6 +306,8 @@ def refuse_idle_settings(model: str, recipe: NodeRecipe, assignments: Sequence[s
     refuse_idle(assignments, ["baseline"], "specformer has its own settings, model.NAME")
     if recipe.spectrum == "density":
         refuse_idle(assignments, _PAIRS, "spectrum=density does without eigenpairs")
+        if recipe.batch_size is None:
+            refuse_idle(assignments, ["storage"], "neither eigenpairs nor batches are kept")
     else:
         refuse_idle(assignments, _DENSITY, "it needs spectrum=density")
 

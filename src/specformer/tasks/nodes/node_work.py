@@ -144,7 +144,14 @@ class NodeWork(Work):
     def _checked(self) -> Self:
         """The work with its features prepared, checked before a long decomposition."""
         check_parts(self.graph.name, self.graph.y, self.recipe.metric, self.splits, "nodes")
+        self.check_models()
         return replace(self, prepared=self.features)
+
+    def check_models(self) -> None:
+        """Refuse settings that no model can have; of the recipe, or of each of its forms."""
+        recipe = self.recipe
+        for each in [recipe.taking(form) for form in recipe.forms] or [recipe]:
+            node_model(self.model, each, self.graph.num_features, self.outputs)
 
     def resplit(self, count: int) -> Sequence[Split]:
         """That many splits of the graph."""
