@@ -10,11 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.utils import prune
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
 
 import specformer as sf
 from specformer.datasets import pack
+from specformer.errors import ConfigError
 
 RING = torch.tensor([[0, 1, 2, 3, 4, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 0, 1, 2, 3, 4]])
 PAIR = torch.tensor([[0, 1], [1, 0]])
@@ -181,3 +183,89 @@ def test_pyg_explains_a_graph_model() -> None:
     batch = Batch.from_data_list(graphs)
     found = explainer(ByBatch(model), "graph")(batch.x, batch.edge_index, batch=batch)
     assert found.node_mask[:, 0].mean() > 2 * found.node_mask[:, 1].mean()
+
+
+class LowRank(nn.Module):
+    """An adapter as PEFT's: it has its base's weight, and computes more than that."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Linear(base.in_features, 2, bias=False)
+        self.up = nn.Linear(2, base.out_features, bias=False)
+
+    @property
+    def weight(self) -> Tensor:
+        return self.base.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.base.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.up(self.down(x))
+
+
+def with_adapters(model: nn.Module, *names: str) -> nn.Module:
+    adapted = copy.deepcopy(model)
+    for name, module in list(adapted.named_modules()):
+        owner, _, leaf = name.rpartition(".")
+        if leaf in names and isinstance(module, nn.Linear):
+            setattr(adapted.get_submodule(owner), leaf, LowRank(module))
+    return adapted
+
+
+ADAPTED = ("query", "key", "value", "out", "transform", "lift", "readout", "skip", "signal")
+
+
+def of_blocks() -> Case:
+    torch.manual_seed(0)
+    model = sf.Specformer(3, 8, 2, num_heads=2, form="deep", transformer_dropout=0.0)
+    return model, (torch.randn(5, 3), SPECTRUM)
+
+
+@pytest.mark.parametrize("case", [of_nodes, of_blocks, of_graphs])
+def test_adapters_have_their_effect(case: Callable[[], Case]) -> None:
+    """As their products merged into the weights."""
+    model, arguments = case()
+    adapted = with_adapters(model.eval(), *ADAPTED)
+    with torch.no_grad():
+        for name, module in adapted.named_modules():
+            if isinstance(module, LowRank):
+                model.get_submodule(name).weight += module.up.weight @ module.down.weight
+    out = adapted(*arguments)
+    torch.testing.assert_close(out, model(*arguments))
+    out.square().sum().backward()
+    adapters = [m for m in adapted.modules() if isinstance(m, LowRank)]
+    assert len(adapters) > 4
+    assert all(m.up.weight.grad is not None for m in adapters)
+
+
+@pytest.mark.parametrize("name", ["message", "first"])
+def test_adapters_that_would_have_no_effect_are_refused(name: str) -> None:
+    model, arguments = of_graphs()
+    with pytest.raises(ConfigError, match="a LowRank in place of a linear layer would have no"):
+        with_adapters(model, name)(*arguments)
+
+
+def test_hooks_of_convolutions_are_called() -> None:
+    """Without hooks, both are one filter, and the signal between them is never computed."""
+    model, arguments = of_nodes()
+    expected, seen = model(*arguments), []
+    for conv in model.convs:
+        conv.register_forward_hook(lambda *call: seen.append(call[-1]))
+    torch.testing.assert_close(model(*arguments), expected)
+    assert len(seen) == 2
+    torch.testing.assert_close(seen[1], expected)
+
+
+def test_hooks_of_attention_are_called() -> None:
+    """Among them those of PyTorch's pruning, which make the weight anew at every call."""
+    model, arguments = of_nodes()
+    query = model.filters[0].encoder.blocks[0].attention.query
+    seen: list[Tensor] = []
+    query.register_forward_hook(lambda *call: seen.append(call[-1]))
+    prune.l1_unstructured(query, "weight", 0.5)
+    for _ in range(2):
+        model(*arguments).square().sum().backward()  # a stale weight would have lost its graph
+    assert [out.shape[-1] for out in seen] == [8, 8]

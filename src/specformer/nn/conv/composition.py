@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from specformer.nn.conv.node_conv import FeedForwardBases, LinearBases, NodeConv
 from specformer.nn.layers.batch_norm import Norm, norm_module
-from specformer.nn.layers.linear import Linear, Resettable, joint_linear
+from specformer.nn.layers.linear import Linear, Resettable, has_hooks, joint_linear
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, MagneticSpectrum
 
 
@@ -147,7 +147,8 @@ def is_filter(conv: nn.Module) -> bool:
 def _are_one_filter(convs: Sequence[nn.Module], spectrum: AnySpectrum) -> bool:
     if isinstance(spectrum, MagneticSpectrum):
         return False  # real and imaginary parts have different gains, and filters mix them
-    if not all(is_filter(conv) for conv in convs):
+    # A hook wants to see the signal after every convolution.
+    if not all(is_filter(conv) and not has_hooks(conv) for conv in convs):
         return False
     # Interpolating a product differs slightly from multiplying interpolants. With dropout, training
     # applies interpolated filters one by one, so evaluation does so too.

@@ -26,6 +26,7 @@ from specformer.kernels.segments import (
 from specformer.kernels.tracing import lazy_property
 from specformer.kernels.weighted_attention import FlatSpectra, Ranges
 from specformer.nn.layers.batch_norm import Activation, BatchNorm, Moments, activation_module
+from specformer.nn.layers.linear import weight_and_bias
 from specformer.spectrum import Tokens
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -231,10 +232,11 @@ def message_sum(
     (S), output as nodes.
     """
     given = weights.values if isinstance(weights, Logits) else weights
+    weight, bias = weight_and_bias(linear)
     fused = isinstance(weights, Logits) or usable("pair_sum", nodes, given)
     if not fused or pairs.kinds > _MOST_KINDS:
         of_nodes = at_least_float32(linear(nodes))
-        of_bonds = at_least_float32(nn.functional.linear(bonds, linear.weight))
+        of_bonds = at_least_float32(nn.functional.linear(bonds, weight))
         if pairs.batch.is_measured:
             of_nodes = of_nodes.index_select(0, pairs.batch.source)
             messages = nn.functional.gelu(of_nodes + of_bonds.index_select(0, pairs.batch.bond))
@@ -242,8 +244,8 @@ def message_sum(
         messages = nn.functional.gelu(of_nodes.unsqueeze(1) + of_bonds).flatten(0, 1)
         return filtered_sum(messages, given, pairs.by_message, pairs.by_target)
     # The bias is added to the kinds, because its gradient is then a sum over few rows.
-    node = nn.functional.linear(nodes, linear.weight)
-    kind = nn.functional.linear(bonds, linear.weight, linear.bias)
+    node = nn.functional.linear(nodes, weight)
+    kind = nn.functional.linear(bonds, weight, bias)
     from specformer.kernels.triton.pair_sum import pair_sum
 
     return pair_sum(node, kind, given, pairs.pair_index, softmax=isinstance(weights, Logits))
@@ -310,7 +312,7 @@ class GraphBases(nn.Module):
 
     def forward(self, entries: Tensor, pairs: GraphPairs) -> Tensor | Logits:
         """The weights of every pair and channel; as logits if a kernel takes their softmax."""
-        first: tuple[Tensor, Tensor] = self.first.weight, self.first.bias
+        first = weight_and_bias(self.first)
         if self.first_norm is not None:  # folded in
             first = self.first_norm.folded(self.first, pairs.statistics(entries, self.first_norm))
         hidden = gelu_lift(entries, *first)

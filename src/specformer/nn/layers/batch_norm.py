@@ -17,7 +17,7 @@ from specformer.kernels.norms import (
     sum_over_workers,
 )
 from specformer.kernels.segments import at_least_float32
-from specformer.nn.layers.linear import LayerNorm
+from specformer.nn.layers.linear import LayerNorm, is_plain
 
 Norm = Literal["batch", "layer"] | None
 
@@ -109,7 +109,7 @@ class BatchNorm(nn.Module):
         activation: Literal["relu", "gelu"] = "relu",
     ) -> Tensor:
         """``activation(self(linear(x), rows))``; a GPU fuses all that follows the product."""
-        if self._fuses(x) and usable("batch_norm", linear.weight):
+        if self._fuses(x) and is_plain(linear) and usable("batch_norm", linear.weight):
             product = nn.functional.linear(x, linear.weight)
             return self._fused(product, rows, linear.bias, activation)
         return _activated(self._normalised(at_least_float32(linear(x)), rows), activation)

@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
 from specformer.kernels.norms import column_sums, layer_norm
 from specformer.kernels.tracing import transforming
 
@@ -102,10 +103,33 @@ class _Affine(torch.autograd.Function):
         return to_x, to_weight, to_bias
 
 
+def is_plain(linear: nn.Module) -> bool:
+    """Whether a map is its weight and bias alone: not, for example, an adapter such as LoRA's."""
+    return type(linear).forward in (nn.Linear.forward, Linear.forward)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether somebody else's function has to run when a module is called."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def weight_and_bias(linear: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Those of a map that is not called; refuse a map that is more than these two."""
+    if not is_plain(linear):
+        kind = type(linear).__name__
+        raise ConfigError(
+            f"a {kind} in place of a linear layer would have no effect here; leave message, first "
+            "and, with SparseFeatures, lift as they are."
+        )
+    return linear.weight, linear.bias
+
+
 def joint_linear(inputs: Tensor, maps: Sequence[Linear]) -> Tensor:
     """Concatenated outputs of several linear maps of one input, by one product."""
     if len(maps) == 1:
         return maps[0](inputs)
+    if not all(is_plain(each) and not has_hooks(each) for each in maps):
+        return torch.cat([each(inputs) for each in maps], dim=-1)
     weight = torch.cat([each.weight for each in maps], dim=-2)
     bias = torch.cat([cast(Tensor, each.bias) for each in maps], dim=-1)
     return affine(inputs, weight, bias)

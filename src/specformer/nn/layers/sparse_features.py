@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from specformer.kernels.norms import column_sums
 from specformer.kernels.tracing import TensorCache, first_order
-from specformer.nn.layers.linear import Linear
+from specformer.nn.layers.linear import Linear, weight_and_bias
 from specformer.spectrum.sparse import compressed_rows, sparse_product
 
 
@@ -138,7 +138,7 @@ def linear_after_dropout(x: Tensor | SparseFeatures, linear: Linear, dropout: nn
     """``linear(dropout(x))`` for dense or sparse features."""
     if isinstance(x, SparseFeatures):
         rate = dropout.p if dropout.training else 0.0
-        return x.linear(linear.weight, linear.bias, rate)
+        return x.linear(*weight_and_bias(linear), rate)
     return linear(dropout(x))
 
 
