@@ -79,15 +79,23 @@ def test_a_model_for_other_targets_keeps_all_but_its_last_layer(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"hidden_channels": 16}, r"^hidden_channels=16: the saved weights have an"),
-        ({"space": "output", "num_layers": 2}, r"^space='output', num_layers=2: the saved weights"),
+        ({"hidden_channels": 16}, r"^hidden_channels=16: only the last .* mismatch for lift\.weig"),
+        (
+            {"space": "output", "num_layers": 2},
+            r"^space='output', num_layers=2: only .*convs\.0\.b",
+        ),
+        ({"num_layers": 1}, r"^num_layers=1: only .*convs\.1\.bases\.weight"),
+        ({"sharing": "small"}, r"^sharing='small': .* no place of its own for convs\.0\.bases\.w"),
         ({"sharing": "odd"}, r"^sharing='odd'"),
         ({"width": 3}, r"^width=3: .*unexpected keyword argument 'width'"),
     ],
     ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
 )
 def test_changes_that_the_weights_do_not_fit_are_refused(tmp_path: Path, changes, told) -> None:
-    Specformer(3, 8, 4, space="hidden").save_pretrained(tmp_path)
+    model = Specformer(3, 8, 4, space="hidden")
+    with torch.no_grad():
+        model.convs[1].bases.weight.zero_()
+    model.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=told):
         Specformer.from_pretrained(tmp_path, **changes)
 

@@ -170,10 +170,18 @@ def _changed(model: _Model, changes: Mapping[str, Any]) -> _Model:
         for name, tensor in other.state_dict().items()
         if name.startswith(LAST) and (name not in state or tensor.shape != state[name].shape)
     }
+    state = {**state, **fresh}
     try:
-        return _filled(other, {**state, **fresh})
+        loaded = _filled(other, state).state_dict()
     except RuntimeError as error:
-        raise ConfigError(f"{asked}: the saved weights have another shape.") from error
+        reason = str(error).splitlines()[1].strip()
+        raise ConfigError(
+            f"{asked}: only the last layer (readout) may change its size. {reason}"
+        ) from error
+    for name, tensor in state.items():
+        if not torch.equal(loaded[name], tensor):  # several are one parameter now
+            raise ConfigError(f"{asked}: the model has no place of its own for {name}.")
+    return other
 
 
 def _check_config(model: type[Pretrained], config: dict[str, Any]) -> None:
