@@ -117,8 +117,8 @@ class Specformer(NodeSpectralModel):
         self.lift = Linear(in_channels, out_channels if self.is_direct else hidden_channels, bias)
         width = hidden_channels
         self.readout = nn.Identity() if self.is_direct else Linear(width, out_channels, bias)
-        self.filters = self.new_filters()
-        self.convs = build_convs(self.config, channels)
+        self.filters = self.new_filters()  # one per layer if "large", else one
+        self.convs = build_convs(self.config, channels)  # they share their bases if "small"
         self.apply_init_std()
 
     def forward(
