@@ -11,7 +11,8 @@ from tests.spectrum.known_graphs import SMALL
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from specformer import Specformer, Spectrum, decompose
+from specformer import Specformer, Spectrum, approximate, decompose
+from specformer.errors import ConfigError
 from specformer.graphs import as_graph, normalised_laplacian
 from specformer.testing import (
     assert_basis_invariant,
@@ -33,6 +34,42 @@ class LowPass(nn.Module):
 
     def forward(self, x: Tensor, spectrum: Spectrum) -> Tensor:
         return self.dropout(self.linear(spectrum.filter(x, torch.exp(-spectrum.eigenvalues))))
+
+
+def test_noise_is_not_taken_for_a_lost_symmetry() -> None:
+    """A function around a module hides that it is in training mode."""
+    model, x = LowPass(), torch.randn(7, 2)
+    spectrum = decompose(STAR)
+    checks = ((assert_basis_invariant, spectrum), (assert_permutation_equivariant, STAR))
+    for check, given in checks:
+        with pytest.raises(AssertionError, match=r"two calls .* call eval\(\) on the model"):
+            check(lambda x, s: model(x, s), x, given)
+    model.eval()
+    assert_basis_invariant(lambda x, s: model(x, s).sum(dim=0), x, spectrum)  # one row per graph
+
+
+def test_spectra_of_directed_graphs() -> None:
+    """The eigenvalues of the cycle are all different, one of the star is repeated."""
+    model, cycle = Specformer(2, 8, 3), decompose(nx.cycle_graph(6, nx.DiGraph), charge=0.25)
+    assert_basis_invariant(model, torch.randn(6, 2), cycle)
+    out = nx.DiGraph([(0, leaf) for leaf in range(1, 6)])
+    assert_basis_invariant(model, torch.randn(6, 2), decompose(out, charge=0.25))
+    with pytest.raises(AssertionError, match="sign flips change the output"):
+        assert_basis_invariant(lambda x, s: s.eigenvectors.real, torch.randn(6, 2), cycle)
+
+
+def test_what_cannot_be_checked_is_named() -> None:
+    x, spectrum = torch.randn(7, 2), decompose(STAR)
+    with pytest.raises(ConfigError, match=r"must come from sf\.decompose, not be a tuple"):
+        assert_eigenpairs(STAR, (spectrum.eigenvalues, spectrum.eigenvectors))
+    with pytest.raises(ConfigError, match="not be a ImplicitSpectrum"):
+        assert_basis_invariant(LowPass(), x, approximate(STAR))
+    with pytest.raises(ConfigError, match=r"takes real eigenvectors, not those of charge"):
+        assert_eigenpairs(STAR, decompose(STAR, charge=0.25))
+    with pytest.raises(ConfigError, match="the model returns a tuple, but one tensor"):
+        assert_basis_invariant(lambda x, s: (x, s), x, spectrum)
+    with pytest.raises(ConfigError, match=r"x has shape \[7\], but \[\.\.\., n, in\]"):
+        assert_permutation_equivariant(LowPass(), x[:, 0], STAR)
 
 
 # --- permutation --------------------------------------------------------------------------------
@@ -137,7 +174,7 @@ def test_what_depends_on_the_basis_is_named(model, message: str) -> None:
 
 
 def test_shapes_that_change_are_named() -> None:
-    widths = iter((2, 1))
+    widths = iter((2, 2, 1))
     with pytest.raises(AssertionError, match=r"shapes \(7, 1\) and \(7, 2\) differ"):
         assert_basis_invariant(lambda x, s: x[:, : next(widths)], torch.ones(7, 2), decompose(STAR))
 

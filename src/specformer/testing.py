@@ -1,7 +1,8 @@
 r"""Assertions about symmetries and eigenpairs, for the tests of this library and of your models.
 
-A model here is anything that is called as ``model(x, spectrum)`` and returns one row per node. A
-``torch.nn.Module`` is in evaluation mode during a check; its modes are restored afterwards.
+A model here is anything that is called as ``model(x, spectrum)``. A ``torch.nn.Module`` is in
+evaluation mode during a check; its modes are restored afterwards. Models that draw numbers, such as
+one in training mode inside a function, are refused: nothing could be said about them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from specformer.errors import ConfigError
 from specformer.graphs import as_adjacency, normalised_laplacian
 from specformer.spectrum import Spectrum, decompose
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
+from specformer.spectrum.magnetic import MagneticSpectrum
 
 __all__ = ["assert_basis_invariant", "assert_eigenpairs", "assert_permutation_equivariant"]
 
@@ -60,6 +63,8 @@ def assert_permutation_equivariant(
         Traceback (most recent call last):
         AssertionError: not permutation equivariant: outputs differ by 1.0e+00, more than atol=1e-05
     """
+    if x.dim() < 2:
+        raise ConfigError(f"x has shape {list(x.shape)}, but [..., n, in] is needed.")
     options = {"dtype": x.dtype, "device": x.device, **decompose_options}
     weight = options.pop("edge_weight", None)
     adjacency = as_adjacency(graph, num_nodes=x.shape[-2], edge_weight=weight)
@@ -67,7 +72,7 @@ def assert_permutation_equivariant(
     index = torch.as_tensor(order, device=x.device)
     relabelled = adjacency[order][:, order]
     with _evaluating(model):
-        before = model(x, decompose(adjacency, **options))
+        before = _repeatable(model, x, decompose(adjacency, **options))
         if before.dim() < 2 or before.shape[-2] != len(order):
             shape, nodes = list(before.shape), len(order)
             raise AssertionError(f"not one row per node: the output is {shape} for {nodes} nodes")
@@ -80,8 +85,9 @@ def assert_basis_invariant(
 ) -> None:
     r"""Assert that the output does not depend on the basis or the order of eigenvectors.
 
-    Three changes are tried: random signs of eigenvectors, random rotations of the eigenvectors of
-    repeated eigenvalues, and a random order of all (eigenvalue, eigenvector) pairs.
+    Three changes are tried: random signs of eigenvectors (phases, if they are complex), random
+    rotations of the eigenvectors of repeated eigenvalues, and a random order of all (eigenvalue,
+    eigenvector) pairs.
 
     Args:
         model: called as ``model(x, spectrum)``.
@@ -103,15 +109,17 @@ def assert_basis_invariant(
         AssertionError: sign flips change the output: ... more than atol=1e-05
     """
     generator = torch.Generator().manual_seed(seed)
+    _check_spectrum(spectrum)
     values, vectors = spectrum.eigenvalues, spectrum.eigenvectors
     order = torch.randperm(len(values), generator=generator).to(values.device)
+    kind = MagneticSpectrum if vectors.is_complex() else Spectrum
     variants = {
-        "sign flips change": Spectrum(values, vectors * _signs(vectors, generator)),
-        "rotations inside eigenspaces change": Spectrum(values, _rotated(spectrum, generator)),
-        "the order of eigenpairs changes": Spectrum(values[order], vectors[:, order]),
+        "sign flips change": kind(values, vectors * _signs(vectors, generator)),
+        "rotations inside eigenspaces change": kind(values, _rotated(spectrum, generator)),
+        "the order of eigenpairs changes": kind(values[order], vectors[:, order]),
     }
     with _evaluating(model):
-        before = model(x, spectrum)
+        before = _repeatable(model, x, spectrum)
         for what, variant in variants.items():
             _assert_equal(model(x, variant), before, atol, f"{what} the output")
 
@@ -139,6 +147,9 @@ def assert_eigenpairs(graph_or_laplacian: Any, spectrum: Spectrum, *, atol: floa
         Traceback (most recent call last):
         AssertionError: not eigenpairs: the largest residual is 1.4e+00, more than atol=0.0001
     """
+    _check_spectrum(spectrum)
+    if spectrum.eigenvectors.is_complex():
+        raise ConfigError("assert_eigenpairs takes real eigenvectors, not those of charge=….")
     laplacian = _as_laplacian(graph_or_laplacian, spectrum.num_nodes)
     if laplacian.shape[0] != spectrum.num_nodes:
         raise AssertionError(
@@ -182,6 +193,27 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = mode
 
 
+def _check_spectrum(spectrum: Any) -> None:
+    if not isinstance(spectrum, Spectrum):
+        kind = type(spectrum).__name__
+        raise ConfigError(f"spectrum must come from sf.decompose, not be a {kind}.")
+
+
+def _repeatable(model: Model, x: Tensor, spectrum: Spectrum) -> Tensor:
+    """The output of the model, which has to be the same at the next call."""
+    first, second = model(x, spectrum), model(x, spectrum)
+    if not isinstance(first, Tensor):
+        raise ConfigError(f"the model returns a {type(first).__name__}, but one tensor is needed.")
+    if first.shape == second.shape and not torch.allclose(
+        first, second, rtol=1e-5, atol=1e-8, equal_nan=True
+    ):
+        raise AssertionError(
+            "two calls with the same input give different outputs: call eval() on the model if it "
+            "has dropout"
+        )
+    return first
+
+
 def _assert_equal(one: Tensor, other: Tensor, atol: float, what: str) -> None:
     if one.shape != other.shape:
         raise AssertionError(f"{what}: shapes {tuple(one.shape)} and {tuple(other.shape)} differ")
@@ -191,6 +223,9 @@ def _assert_equal(one: Tensor, other: Tensor, atol: float, what: str) -> None:
 
 
 def _signs(vectors: Tensor, generator: torch.Generator) -> Tensor:
+    """A random sign for every eigenvector, or a random phase if they are complex."""
+    if vectors.is_complex():
+        return _gaussian(vectors, vectors.shape[1], generator=generator).sgn().to(vectors)
     signs = torch.randint(2, (vectors.shape[1],), generator=generator) * 2 - 1
     return signs.to(vectors)
 
@@ -200,10 +235,15 @@ def _rotated(spectrum: Spectrum, generator: torch.Generator) -> Tensor:
     rotated = spectrum.eigenvectors.clone()
     for group in range(len(spectrum.distinct.values)):
         columns = torch.nonzero(spectrum.distinct.index == group).squeeze(-1)
-        gaussian = torch.randn(len(columns), len(columns), generator=generator, dtype=torch.float64)
+        gaussian = _gaussian(rotated, len(columns), len(columns), generator=generator)
         rotation = torch.linalg.qr(gaussian).Q.to(rotated)
         rotated[:, columns] = rotated[:, columns] @ rotation
     return rotated
+
+
+def _gaussian(like: Tensor, *shape: int, generator: torch.Generator) -> Tensor:
+    dtype = torch.complex128 if like.is_complex() else torch.float64
+    return torch.randn(*shape, generator=generator, dtype=dtype)
 
 
 def _as_laplacian(source: Any, num_nodes: int) -> sp.csr_array[np.float64]:
