@@ -110,3 +110,14 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     assert torch.equal(found.eigenvectors, second.eigenvectors)
     with pytest.raises(SpectrumError, match="in parts; decompose it first"):
         decompose_rows(rows, slice(20, 42), k=7, cache=tmp_path, content="another graph's")
+
+
+@pytest.mark.parametrize("nodes", [slice(0, 42, 2), slice(-2, None), slice(3, 100), [0, 1], 2])
+def test_nodes_that_are_no_range_are_refused_and_cost_no_cached_file(
+    tmp_path: Path, nodes: object
+) -> None:
+    decompose(GRAPH, k=7, cache=tmp_path)
+    files = sorted(tmp_path.iterdir())
+    with pytest.raises(SpectrumError, match=r"expected a part of slice\(0, 42\)"):
+        decompose(GRAPH, k=7, cache=tmp_path, nodes=nodes)  # type: ignore[arg-type]
+    assert sorted(tmp_path.iterdir()) == files

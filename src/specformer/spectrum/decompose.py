@@ -129,6 +129,7 @@ def decompose(
     adjacency = signed_adjacency(source, num_nodes=num_nodes, edge_weight=edge_weight)
     target = usable_device(device)
     lowest, highest = _requested(k, adjacency.shape[0])
+    chosen_rows(nodes, adjacency.shape[0])  # not as late as in the cache, which would drop its file
     graph = spectrum_cache.content(adjacency)
     names = _cache_names(graph, lowest, highest, solver, str(dtype), at_cut, isolated)
     if out is not None:

@@ -104,13 +104,15 @@ def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Ten
     return {"eigenvalues": values, "eigenvectors": vectors}, report
 
 
-def chosen_rows(nodes: slice | None, count: int) -> tuple[int, int]:
+def chosen_rows(nodes: Any, count: int) -> tuple[int, int]:
     """The first of some nodes and the end of their range; refuses nodes that do not exist."""
-    first, last = (0, count) if nodes is None else (nodes.start or 0, nodes.stop)
-    last = count if last is None else last
-    if (nodes is not None and nodes.step not in (None, 1)) or not 0 <= first <= last <= count:
-        raise SpectrumError(f"nodes={nodes}: expected a part of slice(0, {count}).")
-    return first, last
+    if nodes is None:
+        return 0, count
+    if isinstance(nodes, slice) and nodes.step in (None, 1):
+        first, last = nodes.start or 0, count if nodes.stop is None else nodes.stop
+        if 0 <= first <= last <= count:
+            return first, last
+    raise SpectrumError(f"nodes={nodes}: expected a part of slice(0, {count}).")
 
 
 def _checked(folder: Path, name: str, digest: str, content: str, shape: list[int]) -> Tensor:
