@@ -22,8 +22,10 @@ def usable_device(device: torch.device | str | None) -> torch.device:
     """
     try:
         target = torch.device("cpu" if device is None else device)
-    except (RuntimeError, TypeError) as error:
-        raise SpectrumError(f"device={device!r}: choose 'cpu' or 'cuda'.") from error
+    except (RuntimeError, TypeError):
+        target = torch.device("meta")
+    if target.type not in ("cpu", "cuda"):  # solves need float64, which others may not have
+        raise SpectrumError(f"device={device!r}: choose 'cpu' or 'cuda'.")
     count = torch.cuda.device_count() if target.type == "cuda" else 0
     if target.type == "cuda" and (target.index or 0) >= count:
         seen = f"{count} CUDA devices" if count else "no CUDA device"

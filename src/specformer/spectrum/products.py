@@ -93,10 +93,10 @@ def check_precision(dtype: Any) -> None:
         raise SpectrumError(f"dtype={dtype}: choose torch.float32 or torch.float64.")
 
 
-def check_count(name: str, value: Any) -> None:
-    """Refuse a value that is not a positive whole number."""
-    if not (isinstance(value, numbers.Integral) and int(value) >= 1):
-        raise SpectrumError(f"{name}={value!r} must be a whole number, at least 1.")
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Refuse a value that is not a whole number, or less than the least one."""
+    if not (isinstance(value, numbers.Integral) and int(value) >= least):
+        raise SpectrumError(f"{name}={value!r} must be a whole number, at least {least}.")
 
 
 #: Bytes per chunk; two are in transfer at once, each in the host's memory and on the device.

@@ -130,3 +130,9 @@ def test_seeds() -> None:
 def test_bad_counts(name: str, value: object) -> None:
     with pytest.raises(SpectrumError, match=f"{name}={value!r} must be a whole number, at least 1"):
         estimated(SMALL["ring"], **{name: value})
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None])
+def test_bad_seeds(seed: object) -> None:
+    with pytest.raises(SpectrumError, match=f"seed={seed} must be a whole number, at least 0"):
+        estimated(SMALL["ring"], seed=seed)

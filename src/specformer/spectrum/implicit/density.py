@@ -66,6 +66,7 @@ def spectral_density(
     """
     check_count("probes", probes)
     check_count("steps", steps)
+    check_count("seed", seed, least=0)
     rest = _Rest(known, lonely, operator)
     values, weights = np.empty(0), np.empty(0)
     if rest.size > 0:
