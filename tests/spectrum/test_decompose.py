@@ -238,6 +238,8 @@ def test_a_precision_that_will_not_do_is_named(dtype: Any) -> None:
     [
         ("gpu", "device='gpu': choose 'cpu' or 'cuda'."),
         (1.5, "device=1.5: choose 'cpu' or 'cuda'."),
+        ("meta", "device='meta': choose 'cpu' or 'cuda'."),
+        ("mps", "device='mps': choose 'cpu' or 'cuda'."),
         ("cuda:99", "device='cuda:99': PyTorch sees "),
     ],
 )
@@ -350,6 +352,7 @@ def test_lanczos_giving_up_falls_back_to_dense(monkeypatch: pytest.MonkeyPatch) 
     assert spectrum.report.solver == "dense"
     assert "lanczos gave up: the eigenvalue at the cut is repeated" in spectrum.report.reason
     assert spectrum.num_eigenpairs == 100
+    monkeypatch.setattr(dense, "_LITTLE", 0)
     monkeypatch.setattr(devices, "available_bytes", lambda device: 0)
     with pytest.raises(SpectrumError, match=r"No other solver can take over: .* 0\.0 GiB are free"):
         decompose(complete, k=2, solver="lanczos")

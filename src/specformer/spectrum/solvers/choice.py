@@ -32,7 +32,8 @@ _MUCH = 4 * 2**30
 def solve(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
     """Solve; returns the solver that succeeded, why it was chosen, eigenvalues and eigenvectors."""
     asked = wanted = problem.num_pairs
-    if solver in ("auto", "lanczos", "chebyshev"):
+    large = solver == "auto" and problem.num_nodes > _SMALL
+    if asked < problem.num_nodes and (large or solver in ("lanczos", "chebyshev")):
         least = least_pairs(problem.laplacian, max(problem.lowest, problem.highest))
         wanted = max(asked, least)
     comes_along = wanted > asked and wanted >= problem.num_nodes // 2

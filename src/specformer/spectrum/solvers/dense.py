@@ -21,6 +21,8 @@ CPU_LIMIT = 32_700
 #: Matrices in memory at the peak of a solve: the Laplacian, its eigenvectors and LAPACK's workspace
 #: of two. A GPU needs two more in either precision.
 _MATRICES = {"cpu": 4, "cuda": 6}
+#: A need of less is not compared with the free memory: to find that takes as long as the solve.
+_LITTLE = 2**24
 
 
 def required_bytes(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> int:
@@ -30,13 +32,13 @@ def required_bytes(num_nodes: int, device: torch.device, dtype: torch.dtype = to
 
 def refusal(num_nodes: int, device: torch.device, dtype: torch.dtype = torch.float64) -> str | None:
     """Why a dense solve is not possible here, or None if it is."""
-    need, free = required_bytes(num_nodes, device, dtype), devices.available_bytes(device)
+    need = required_bytes(num_nodes, device, dtype)
     if device.type == "cpu" and num_nodes > CPU_LIMIT:
         return (
             f"LAPACK on the CPU takes at most {CPU_LIMIT:,} nodes, the graph has {num_nodes:,} and "
             f"would need about {devices.gib(need)}"
         )
-    if need > free:
+    if need > _LITTLE and need > (free := devices.available_bytes(device)):
         return (
             f"a dense decomposition of {num_nodes:,} nodes needs about {devices.gib(need)} "
             f"on {device}, {devices.gib(free)} are free"
