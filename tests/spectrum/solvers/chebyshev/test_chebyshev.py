@@ -19,6 +19,7 @@ from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
+from specformer.spectrum.solvers import dense
 from specformer.spectrum.solvers.chebyshev import chebyshev, filtering, subspace
 from specformer.spectrum.solvers.problem import Problem
 
@@ -290,12 +291,26 @@ def test_no_convergence_is_our_own_error(monkeypatch: pytest.MonkeyPatch) -> Non
         solve(LAPLACIAN, 40, 0)
 
 
-def test_copies_without_an_end_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subspace, "_MAX_STEPS", 12)
+@pytest.mark.parametrize(("refused", "steps"), [(None, 100), ("no room", 4)])
+def test_copies_without_an_end_are_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, refused: str | None, steps: int
+) -> None:
+    """Soon, if a dense solve can take over; else after the last step."""
+    monkeypatch.setattr(dense, "refusal", lambda *_: refused)
+    monkeypatch.setattr(subspace, "_MAX_STEPS", steps)
     star = normalised_laplacian(closed_form("star", 6_000)[0])
-    message = r"at the cut has at least \d+ copies, and no end was found, after 12 steps; ask for"
+    message = r"at least [\d,]+ copies, and no end was found, after \d steps; ask for fewer"
     with pytest.raises(SpectrumError, match=message):
         solve(star, 10, 0)
+
+
+def test_a_crowd_of_copies_at_the_cut_widens_the_block() -> None:
+    """The cliques of n nodes have the eigenvalue n / (n − 1) 2 (n − 2) times; k cuts through it."""
+    barbell = adjacency(nx.barbell_graph(100, 20))
+    exact = np.linalg.eigvalsh(normalised_laplacian(barbell).toarray())
+    values, _ = solve(normalised_laplacian(barbell), 30, 0)
+    np.testing.assert_allclose(values, exact[: len(values)], atol=1e-9)
+    assert len(values) >= np.sum(exact < 1.0101011)
 
 
 def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,10 +69,13 @@ class SubspaceSearch:
         known: KnownVectors,
         count: int,
         *,
+        most: int,
         state: Path | None,
         progress: Progress,
     ) -> None:
         self.operator, self.known, self.count = operator, known, count
+        #: A block wider than this is not widened again.
+        self._most = most
         self.steps = 0
         self._progress = progress
         #: The file of the unfinished search, and when it was last written.
@@ -107,7 +110,9 @@ class SubspaceSearch:
                 return self._take(len(self._values))
             if time.monotonic() - self._saved >= SAVE_EVERY:
                 self._save()
-            if len(self._values) in (end, self._locked) or self._too_narrow(end):
+            if self._locked == len(self._values) or self._crowded(end) or self._too_narrow(end):
+                if len(self._values) > self._most:
+                    break
                 self._widen()
             elif self._watch.stalled(self._locked, self._pending(end)):
                 self._unstick(end)
@@ -201,7 +206,7 @@ class SubspaceSearch:
         """An error that says why the search failed."""
         missing, after = end - self._locked, f"after {self.steps + 1} steps"
         why = f"{missing:,} of {end:,} eigenpairs stay above a residual of {self._tolerance:.0e}"
-        if missing <= 0:
+        if missing <= 0 or self._crowded(end):
             copies = int((abs(self._values - self._value_at(end)) <= self._equal).sum())
             why = f"the eigenvalue at the cut has at least {copies:,} copies, and no end was found"
             after += "; ask for fewer eigenpairs, so that it is not among them"
@@ -312,6 +317,14 @@ class SubspaceSearch:
         beyond = float(self._residuals[order[end]])
         sure = beyond <= max(0.1 * guard, self._tolerance)
         return sure and self._reach >= self._reach_needed
+
+    def _crowded(self, end: int) -> bool:
+        """Whether copies of the cut fill the block, or half of its columns beyond the cut.
+
+        The last columns converge so slowly that a wider block finds further copies sooner.
+        """
+        width = len(self._values)
+        return end == width or 2 * end > self.count + width
 
     def _too_narrow(self, end: int) -> bool:
         """Whether the block ends so close to the cut that no filter can separate them."""
