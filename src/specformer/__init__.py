@@ -6,6 +6,7 @@ Public names load on first use, so that ``import specformer`` and the command li
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,10 +86,12 @@ __all__ = ["__version__", *sorted(_HOMES)]
 if not TYPE_CHECKING:  # to a type checker every name would be there, a misspelt one too
 
     def __getattr__(name: str) -> Any:
+        if name not in __dir__():
+            raise AttributeError(f"module 'specformer' has no attribute {name!r}")
+        if "torch_geometric" in sys.modules:  # graphs that were stored with a spectrum show it
+            importlib.import_module(_HOMES["AddSpectrum"])
         if name in _ROOMS:
             return importlib.import_module(f"specformer.{name}")
-        if name not in _HOMES:
-            raise AttributeError(f"module 'specformer' has no attribute {name!r}")
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

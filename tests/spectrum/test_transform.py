@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import gc
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.transforms import Compose, ToUndirected
 
 from specformer import AddSpectrum, Spectrum
@@ -33,6 +36,22 @@ def test_passes_options_on() -> None:
     spectrum = AddSpectrum(k=1, dtype=torch.float64)(data).spectrum
     assert (spectrum.num_eigenpairs, spectrum.dtype) == (1, torch.float64)
     assert AddSpectrum(isolated="zero")(data).spectrum.eigenvalues.tolist() == [0, 0, 1, 2]
+
+
+def test_a_stored_graph_has_it_in_another_program(tmp_path: Path) -> None:
+    """One that loads graphs and only calls a model."""
+    path = tmp_path / "graph.pt"
+    InMemoryDataset.save([AddSpectrum()(Data(x=torch.eye(3), edge_index=PATH))], path)
+    code = (
+        "import sys, torch, specformer as sf, torch_geometric.data\n"
+        "held, *_ = torch.load(sys.argv[1], weights_only=True)\n"
+        "data = torch_geometric.data.Data.from_dict(held)\n"
+        "print(*sf.Specformer(3, 8, 2)(data.x, data.spectrum).shape)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["3", "2"]
 
 
 def test_an_unknown_option_is_named_at_once() -> None:
