@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from specformer.reports.plots import spectral_plots as plots
 from specformer.reports.plots.drawing import chart_values
@@ -34,3 +36,11 @@ def test_values_are_json_even_without_a_number():
     text = json.dumps(chart_values(figure), allow_nan=False)
 
     assert json.loads(text)["panels"][0]["series"][0]["y"] == [1.0, None, 2.0]
+
+
+def test_letters_that_the_font_lacks_stay_text_without_a_warning():
+    figure = Figure()
+    figure.text(0.5, 0.5, "日本")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "日本" in figure_svg(figure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -42,7 +43,9 @@ def figure_svg(figure: Figure, alt: str = "") -> str:
     """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(RC), warnings.catch_warnings():
+        # Text stays text, and browsers have the letters that Matplotlib's font lacks.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
