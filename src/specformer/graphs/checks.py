@@ -35,8 +35,13 @@ _STEPS = 1000
 _KINDS = {"numbers": "biuf", "integers": "iu"}
 
 
-def as_array(value: Any, name: str, of: Literal["numbers", "integers"] = "numbers") -> NDArray[Any]:
-    """Return an array, a tensor on any device or a nested list as a NumPy array."""
+def as_array(
+    value: Any, name: str, of: Literal["numbers", "integers"] = "numbers", hint: str = ""
+) -> NDArray[Any]:
+    """Return an array, a tensor on any device or a nested list as a NumPy array.
+
+    ``hint`` is the end of the error for other types.
+    """
     try:
         array = np.asarray(as_host(value))
     except (TypeError, ValueError, RuntimeError) as error:
@@ -44,9 +49,7 @@ def as_array(value: Any, name: str, of: Literal["numbers", "integers"] = "number
         raise GraphError(f"{name} cannot be read as an array of {of}: {reason}") from None
     # NumPy gives an empty list the type float, so the type of an empty array says nothing.
     if array.size and array.dtype.kind not in _KINDS[of]:
-        fix = "; names, numbers = np.unique(words, return_inverse=True) numbers words"
-        words = fix if array.dtype.kind in "UT" else ""
-        raise GraphError(f"{name} must hold {of}, not {array.dtype}{words}")
+        raise GraphError(f"{name} must hold {of}, not {array.dtype}{hint}")
     return array
 
 
@@ -210,7 +213,8 @@ def check_labels(
     Integers [n] or [n, 1] are classes, and -1 is no label. Floats and several columns of integers
     are targets; NaN is unknown, and so is -1 among integers of 0 and 1.
     """
-    labels = as_array(y, "y")
+    hint = "; class_names, y = np.unique(words, return_inverse=True) numbers words"
+    labels = as_array(y, "y", hint=hint)
     if labels.ndim not in (1, 2) or len(labels) != num_nodes or 0 in labels.shape[1:]:
         shapes = f"[{num_nodes}] or [{num_nodes}, targets]"
         raise GraphError(f"y must have shape {shapes}, not {list(labels.shape)}")
