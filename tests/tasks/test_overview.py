@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_array
 
+from specformer.datasets import csbm
 from specformer.graphs import Columns, Graph, GraphSet, as_graph, write_npz
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.tasks.nodes.node_recipe import NodeRecipe
@@ -183,6 +185,18 @@ def test_targets_of_very_different_sizes_are_warned_of(most: float, warned: bool
     assert ["target 0 reaches 3,000 times its median" in each for each in told] == (
         [True] if warned else []
     )
+
+
+def test_a_graph_that_is_too_large_to_decompose_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_npz(tmp_path / "large.npz", csbm(0.5, num_nodes=400))
+    assert inspect_source(str(tmp_path / "large.npz"))["warnings"] == []
+    monkeypatch.setattr("specformer.spectrum.solvers.dense.CPU_LIMIT", 399)
+    monkeypatch.setattr("specformer.tasks.train.choose_device", lambda _: torch.device("cpu"))
+    (told,) = inspect_source(str(tmp_path / "large.npz"))["warnings"]
+    assert told.startswith("large: LAPACK on the CPU takes at most 399 nodes, the graph has 400")
+    assert told.endswith("--set spectrum=density none of it.")
 
 
 def test_a_graph_without_edges_is_warned_of() -> None:

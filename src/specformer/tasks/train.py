@@ -16,6 +16,7 @@ from specformer.datasets import graph_set
 from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns
+from specformer.spectrum.solvers import dense
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
@@ -157,5 +158,9 @@ def inspect_source(
     found, needs = work.overview(), work.estimate(place.device)
     if needs is None:  # of signals
         return found
-    told = {"recipe": job.recipe, "estimate": asdict(needs), "warnings": warnings_of(found)}
-    return {**found, **told}
+    warnings = warnings_of(found)
+    whole = job.kind == "nodes" and (job.settings.spectrum, job.settings.k) == ("decomposed", None)
+    if whole and (reason := dense.refusal(found["nodes"], place.device)):
+        fix = "--set k=[500,500] takes the ends of the spectrum, --set spectrum=density none of it"
+        warnings.append(f"{found['name']}: {reason}; {fix}.")
+    return {**found, "recipe": job.recipe, "estimate": asdict(needs), "warnings": warnings}

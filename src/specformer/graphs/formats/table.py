@@ -333,7 +333,7 @@ def plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
         values = np.array(list(map(float, cells)), dtype=np.float64)
     except ValueError:
         return None
-    return None if any("_" in cell for cell in cells) else values
+    return None if "_" in "".join(cells) else values
 
 
 def _name_parts(cells: Sequence[str]) -> bool:
