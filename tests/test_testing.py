@@ -58,6 +58,25 @@ def test_spectra_of_directed_graphs() -> None:
         assert_basis_invariant(lambda x, s: s.eigenvectors.real, torch.randn(6, 2), cycle)
 
 
+def test_relabelled_edges_keep_their_direction_and_their_sign() -> None:
+    seen: list[Tensor] = []
+
+    def watching(x: Tensor, spectrum: Spectrum) -> Tensor:
+        seen.append(spectrum.eigenvalues)
+        return x
+
+    cycle, triangle = nx.cycle_graph(5, nx.DiGraph), torch.tensor([[0, 1, 2], [1, 2, 0]])
+    assert_permutation_equivariant(watching, torch.randn(5, 2), cycle, charge=0.25)
+    waves = 1.0 - np.cos(2.0 * np.pi * (np.arange(5) / 5 + 0.25))
+    for values in seen:
+        np.testing.assert_allclose(values, np.sort(waves), atol=1e-6)
+    seen.clear()
+    negative = {"edge_weight": -torch.ones(3)}
+    assert_permutation_equivariant(watching, torch.randn(3, 2), triangle, **negative)
+    for values in seen:
+        np.testing.assert_allclose(values, [0.5, 0.5, 2.0], atol=1e-6)
+
+
 def test_what_cannot_be_checked_is_named() -> None:
     x, spectrum = torch.randn(7, 2), decompose(STAR)
     with pytest.raises(ConfigError, match=r"must come from sf\.decompose, not be a tuple"):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError
 from specformer.graphs import as_adjacency, normalised_laplacian
+from specformer.graphs.convert import directed_adjacency, signed_adjacency
 from specformer.spectrum import Spectrum, decompose
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 from specformer.spectrum.magnetic import MagneticSpectrum
@@ -67,7 +68,8 @@ def assert_permutation_equivariant(
         raise ConfigError(f"x has shape {list(x.shape)}, but [..., n, in] is needed.")
     options = {"dtype": x.dtype, "device": x.device, **decompose_options}
     weight = options.pop("edge_weight", None)
-    adjacency = as_adjacency(graph, num_nodes=x.shape[-2], edge_weight=weight)
+    read = signed_adjacency if options.get("charge") is None else directed_adjacency
+    adjacency = read(graph, num_nodes=x.shape[-2], edge_weight=weight)
     order = np.random.default_rng(seed).permutation(x.shape[-2])
     index = torch.as_tensor(order, device=x.device)
     relabelled = adjacency[order][:, order]

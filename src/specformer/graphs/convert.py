@@ -104,6 +104,13 @@ def signed_adjacency(
     return csr_array(positive - negative)
 
 
+def directed_adjacency(
+    source: Any, num_nodes: int | None = None, edge_weight: Any = None
+) -> csr_array[np.float64]:
+    """Return the same as :func:`as_adjacency` with the weight of the edge from i to j at [i, j]."""
+    return check_weights(_directed(source, num_nodes, edge_weight))
+
+
 def magnetic_laplacian(
     source: Any,
     charge: float,
@@ -129,7 +136,7 @@ def magnetic_laplacian(
     """
     if not (isinstance(charge, Real) and np.isfinite(float(charge))):
         raise ConfigError(f"charge={charge!r} must be a finite number, such as 0.25.")
-    directed = check_weights(_directed(source, num_nodes, edge_weight))
+    directed = directed_adjacency(source, num_nodes, edge_weight)
     laplacian = laplacian_of(symmetrised(directed), isolated).tocoo()
     row, column = laplacian.coords
     forth, back = (
