@@ -9,7 +9,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from specformer.datasets import grid_graph
-from specformer.spectrum import decompose
+from specformer.spectrum import approximate, decompose
 from specformer.spectrum.notebook import density_svg
 
 
@@ -40,3 +40,16 @@ def test_plots_go_where_they_are_told():
     fresh = spectrum.plot()
     assert fresh.get_ylabel() == "eigenvalues in a bin"
     pyplot.close(fresh.figure)
+
+
+def test_a_density_is_drawn_like_the_eigenvalues_it_stands_for():
+    star = [[0, 0, 0, 0], [1, 2, 3, 4]]  # 0, three times 1, 2
+    exact, density = decompose(star), approximate(star, probes=5)
+    axes = Figure().subplots(2)
+
+    for spectrum, own in zip((exact, density), axes, strict=True):
+        heights = [bar.get_height() for bar in spectrum.plot(own).patches]
+        np.testing.assert_allclose([each for each in heights if each], [1, 3, 1], rtol=1e-5)
+        shown = ElementTree.fromstring(f"<div>{spectrum._repr_html_()}</div>")
+        bars = [float(bar.attrib["height"]) for bar in shown.findall("svg/rect")]
+        assert bars == [23.3, 70.0, 23.3]

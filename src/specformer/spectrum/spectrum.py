@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,14 +15,14 @@ from torch import Tensor
 from specformer.errors import SpectrumError
 from specformer.files.checked_tensors import read_tensors, write_tensors
 from specformer.files.documents import parse_record
-from specformer.spectrum.eigenpairs import Distinct, check_finite, distinct
+from specformer.spectrum.eigenpairs import Distinct, Tokens, check_finite, distinct
 from specformer.spectrum.landmarks import (
     ALIGNED,
     Landmarks,
     gauss_quadrature,
     pieced_interpolation,
 )
-from specformer.spectrum.notebook import BINS, axes_or_new, density_svg, html_table
+from specformer.spectrum.notebook import Shown
 from specformer.spectrum.products import (
     Filtering,
     Product,
@@ -36,9 +36,6 @@ from specformer.spectrum.products import (
     transformed,
 )
 from specformer.spectrum.shards import chosen_rows, is_folder, read_shards, write_shards
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FORMAT = "specformer.spectrum/1"
 #: The end of an error about what complex spectra cannot do.
@@ -60,7 +57,7 @@ class SolveReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum(Filtering):
+class Spectrum(Filtering, Shown):
     r"""Eigenvalues λ in [0, 2] and orthonormal eigenvectors U of a normalised Laplacian.
 
     Shapes:
@@ -159,6 +156,10 @@ class Spectrum(Filtering):
     def dtype(self) -> torch.dtype:
         """The precision signals are filtered in."""
         return self.eigenvalues.dtype
+
+    @property
+    def _density(self) -> Tokens:
+        return self.distinct.tokens
 
     @property
     def _takes(self) -> tuple[int, torch.dtype, int, str]:
@@ -293,26 +294,6 @@ class Spectrum(Filtering):
         size = {"num_nodes": self.num_nodes, "num_eigenpairs": self.num_eigenpairs}
         solved = asdict(self.report) if self.report else {}
         return size | {"distinct_eigenvalues": len(self.distinct.values)} | solved
-
-    def _repr_html_(self) -> str:
-        part = "complete" if self.is_complete else "truncated"
-        rows = [(key.replace("_", " "), f"{value}") for key, value in self.summary().items()]
-        values = self.eigenvalues.cpu().numpy()
-        return html_table(f"Spectrum, {part}", rows) + density_svg(values)
-
-    def plot(self, axes: Axes | None = None, **how: Any) -> Axes:
-        """Draw a histogram of eigenvalues on these axes or new ones; ``how`` goes to ``hist``.
-
-        Example:
-            >>> import torch, specformer as sf
-            >>> axes = sf.decompose(torch.tensor([[0, 1], [1, 2]]), num_nodes=3).plot()
-            >>> axes.get_xlabel()
-            'eigenvalue λ'
-        """
-        axes = axes_or_new(axes)
-        axes.hist(self.eigenvalues.cpu().numpy(), **{"bins": BINS, "range": (0.0, 2.0), **how})
-        axes.set(xlabel="eigenvalue λ", ylabel="eigenvalues in a bin")
-        return axes
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file, atomically, with a checksum of the numbers.

@@ -19,6 +19,7 @@ from specformer.spectrum.devices import usable_device
 from specformer.spectrum.eigenpairs import Tokens
 from specformer.spectrum.implicit.density import default_probes, spectral_density
 from specformer.spectrum.landmarks import chebyshev_points, interpolation_matrix
+from specformer.spectrum.notebook import Shown
 from specformer.spectrum.products import Filtering, check_count, check_precision
 from specformer.spectrum.solvers.exact import known_vectors
 from specformer.spectrum.sparse import Operator, most_rows, sparse_product, to_torch
@@ -40,7 +41,7 @@ class DensityReport:
 
 
 @dataclass(frozen=True, eq=False)
-class ImplicitSpectrum(Filtering):
+class ImplicitSpectrum(Filtering, Shown):
     r"""The Laplacian as an operator, the density of its eigenvalues, and a degree K.
 
     A response g is given by its values at K + 1 Chebyshev points and applied as their interpolant,
@@ -99,6 +100,10 @@ class ImplicitSpectrum(Filtering):
     @property
     def dtype(self) -> torch.dtype:
         return self.operator.dtype
+
+    @property
+    def _density(self) -> Tokens:
+        return self.tokens
 
     @property
     def _takes(self) -> tuple[int, torch.dtype, int, str]:
