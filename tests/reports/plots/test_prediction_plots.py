@@ -280,3 +280,13 @@ def test_recipes_of_a_model_have_a_row_and_a_mark_each():
     assert points["Specformer (best)"] == [[0.1, 0.0]]
     shapes = {dots.get_paths()[0].vertices.tobytes() for dots in errors.collections}
     assert len(shapes) == 3
+
+
+def test_large_numbers_have_commas_and_room() -> None:
+    """At 8.5 points a digit is about 5.4 points wide, and the panel has 170."""
+    measured = np.linspace(-150_000, 399_940, 20)
+    axis = agreement_plot(measured, measured, OURS).axes[0]
+    axis.figure.canvas.draw()
+    labels = [label.get_text() for label in axis.get_xticklabels()]
+    assert "200,000" in labels
+    assert 5.4 * sum(map(len, labels)) < 170

@@ -35,6 +35,8 @@ _INNER = 1.9
 _MOST_POINTS = 800
 #: Most points that are drawn large.
 _FEW_POINTS = 100
+#: Numbers from here on have few ticks, so that those of the x axis have room, with commas.
+_LARGE = 10_000
 #: Most letters of the name of a class or a target.
 _LONGEST = 26
 
@@ -70,8 +72,11 @@ def agreement_plot(
         (f"measured {true:.4g}, predicted {taken:.4g}" for true, taken in pairs),
     )
     axis.set(xlim=limits, ylim=limits)
+    is_large = _LARGE <= max(map(abs, limits)) < 1000 * _LARGE
     for side in (axis.xaxis, axis.yaxis):
-        side.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        side.set_major_locator(MaxNLocator(3 if is_large else 5, steps=[1, 2, 5, 10]))
+        if is_large:
+            side.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}".replace("-", "−")))
     axis.set_xlabel(f"measured {_short(target)}".strip())
     axis.set_ylabel("predicted")
     note = f"{len(shown):,} of {len(known):,}" if len(shown) < len(known) else ""

@@ -2,7 +2,7 @@ r"""Sections of a report: what was learned about the nodes and the links of sing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from markupsafe import Markup
@@ -226,7 +226,8 @@ def graphs(rows: Rows) -> Iterator[Picture]:
         )
         names = nodes.astype(str) if names is None else names  # older runs have none
         classes = [str(label) for label in entry["classes"]]
-        paints = _paints(labels, tested, chances, entry.look, len(classes))
+        hues = _hues(labels, len(classes))
+        paints = _paints(labels, tested, chances, entry.look, hues)
         if centres is not None and spread is not None:
             paints += _spreads(names, np.searchsorted(nodes, centres), spread)
         guesses = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
@@ -241,11 +242,17 @@ def graphs(rows: Rows) -> Iterator[Picture]:
         alt = f"{entry.where}: {len(nodes):,} nodes and their edges, coloured by class."
         total = entry.get("num_nodes") or len(nodes)
         places = spectral_layout(len(nodes), edges)
-        svg, values = graph_svg(places, edges, paints, label_names, notes, alt)
+        of_hue = [
+            name if hues.count(hue) == 1 else "other classes"
+            for name, hue in zip(classes, hues, strict=True)
+        ]
+        keyed = dict(zip([*of_hue, "no label"], [*hues, "rule"], strict=True))
+        groups = [of_hue[label] if label >= 0 else "no label" for label in labels]
+        svg, values = graph_svg(places, edges, paints, groups, notes, alt)
         key = [
-            Look(label, HUES[number % len(HUES)], width=5.0)  # in the key, a patch of colour
-            for number, label in enumerate(classes)
-            if label in label_names
+            Look(name, hue, width=5.0)  # in the key, a patch of colour
+            for name, hue in sorted(keyed.items(), key=lambda item: item[0] == "other classes")
+            if name in groups
         ]
         yield Picture(
             Markup(svg),
@@ -257,22 +264,34 @@ def graphs(rows: Rows) -> Iterator[Picture]:
         )
 
 
+def _hues(labels: np.ndarray, classes: int) -> list[str]:
+    """A hue for each class; where hues are too few, the rarest classes share the last one."""
+    if classes <= len(HUES):
+        return list(HUES[:classes])
+    counts = np.bincount(labels[labels >= 0], minlength=classes)
+    ranks = np.argsort(-counts, kind="stable").argsort()
+    return [HUES[min(rank, len(HUES) - 1)] for rank in ranks.tolist()]
+
+
 def _paints(
-    labels: np.ndarray, tested: np.ndarray, chances: np.ndarray, style: Look, classes: int
+    labels: np.ndarray,
+    tested: np.ndarray,
+    chances: np.ndarray,
+    style: Look,
+    hues: Sequence[str],
 ) -> list[Paint]:
-    """The colourings of the nodes of a classified graph."""
+    """The colourings of the nodes of a classified graph; ``hues`` has one for each class."""
     taken, sure = chances.argmax(axis=1), chances.max(axis=1)
     known = labels >= 0
     own = np.where(known, chances[np.arange(len(labels)), labels.clip(0)], np.nan)
-    hues = HUES[: min(len(HUES), classes)]
     return [
         Paint(
             "class",
             "By class.",
-            np.where(known, labels % len(hues), len(hues)),
+            np.where(known, labels, len(hues)),
             (*hues, "rule"),
         ),
-        Paint("prediction", f"By the class that {style.label} gives.", taken % len(hues), hues),
+        Paint("prediction", f"By the class that {style.label} gives.", taken, hues),
         Paint(
             "error",
             "Orange: wrong, the stronger the less probable the true class; blue: right.",

@@ -193,6 +193,8 @@ def predicted(rows: Rows) -> Iterator[Picture]:
     for name, group, found in rows.found("tested"):
         metric = group[0].metric
         targets = [str(target) for target in group[0].get("targets") or ()]
+        if targets == ["target 0"]:  # a file that gives its only target no name
+            targets = []
         count = min((tested.shape[-1] for tested in found.values()), default=0)
         if count > 1 and not targets:
             targets = [f"target {task + 1}" for task in range(count)]

@@ -16,6 +16,7 @@ import torch
 from specformer.datasets import Split
 from specformer.datasets.molecule_splits import has_secret_test
 from specformer.graphs import GraphSet
+from specformer.reports import numbers
 from specformer.tasks.graphs.graph_insights import filter_pictures, graph_insights
 from specformer.tasks.graphs.graph_lanes import LaneRun, train_in_lanes
 from specformer.tasks.graphs.graph_models import num_outputs
@@ -216,7 +217,7 @@ def _describe(graphs: GraphSet, recipe: GraphRecipe, split: Split) -> str:
     elif graphs.task_names:
         targets = f"; the target is {graphs.task_names[0]}"
         if recipe.task == "regression" and graphs.y is not None:
-            targets += f", with a standard deviation of {np.nanstd(graphs.y):.3g}"
+            targets += f", with a standard deviation of {numbers.error(float(np.nanstd(graphs.y)))}"
     if recipe.loss == "ce":
         targets += f"; {num_outputs(graphs, recipe)} classes"
     protocol = recipe.split if split.is_tested else "its own"

@@ -21,6 +21,7 @@ from specformer.datasets import Split
 from specformer.datasets.parts import GraphPart
 from specformer.graphs import Graph
 from specformer.nn import Specformer
+from specformer.reports import numbers
 from specformer.spectrum import AnySpectrum, ImplicitSpectrum, Keys, Spectrum
 from specformer.spectrum.implicit.polynomial import chebyshev_terms
 from specformer.tasks.job import Workplace
@@ -282,6 +283,9 @@ def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
     if graph.num_targets > 1:
         return f"{counted}; {parts}; {graph.num_targets} targets, figures are means over them"
     if graph.num_targets:
+        if recipe.task == "regression":
+            spread = numbers.error(float(np.nanstd(graph.y)))
+            counted += f"; the target has a standard deviation of {spread}"
         return f"{counted}; {parts}"
     rows, columns = graph.adjacency.nonzero()
     known = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
