@@ -31,7 +31,7 @@ model = sf.GraphSpecformer([1], [2], hidden_channels=32, out_channels=1, num_lay
 optimiser = torch.optim.AdamW(model.parameters(), lr=0.003)
 for epoch in range(15):
     for batch in batches.epoch(epoch):
-        loss = (model(batch.of(store)) - store.labels(batch.index)).abs().mean()
+        loss = (model(store.batch(*batch)) - store.labels(batch.index)).abs().mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

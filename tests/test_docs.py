@@ -30,8 +30,10 @@ RESULTS = re.compile(r"<!-- results:.*?<!-- /results -->", re.S)
 OTHERS = {"pip", "python"}
 #: What examples leave behind.
 LEFT = {"learn_filter": {"learned-filter.png", "learned-filter"}, "train_parts": {"parts"}}
+#: Examples that take minutes; the others run with every test.
+LONG = {"attention_over_spectra", "train_on_a_table"}
 EXAMPLES = [
-    pytest.param(path, id=path.stem, marks=pytest.mark.slow)
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
     for path in sorted(ROOT.glob("examples/*.py"))
 ]
 
