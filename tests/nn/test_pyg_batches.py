@@ -20,7 +20,7 @@ from torch_geometric.loader import DataLoader, DynamicBatchSampler
 import specformer as sf
 from specformer.baselines.graphs.gin import GIN
 from specformer.datasets import GraphStore, graph_set, pack
-from specformer.errors import ConfigError, SpectrumError
+from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs import GraphSet, graph_set_from_pyg
 from specformer.reference import Molecule, graph_specformer
 from specformer.spectrum import decompose_many
@@ -228,6 +228,31 @@ def test_numbers_beside_categories_of_nodes_and_edges() -> None:
     shuffled.edge_index = batch.edge_index[:, order]
     shuffled.edge_attr, shuffled.edge_type = batch.edge_attr[order], batch.edge_type[order]
     torch.testing.assert_close(model(shuffled), model(batch), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.long, {"edge_cardinalities": [3]}),
+        (torch.double, {"edge_cardinalities": [1], "edge_dim": 1}),
+    ],
+    ids=["categories", "numbers"],
+)
+def test_parallel_edges_count_once_and_must_be_alike(kind: torch.dtype, options: Any) -> None:
+    model = model_of(node_cardinalities=[1], **options)
+    ends, features = torch.tensor([[1, 0, 2], [0, 1, 1]]), torch.tensor([[1], [2], [0]]).to(kind)
+
+    def graph(*order: int, change: int = 0) -> Data:
+        chosen = features[list(order)]
+        chosen[-1] += change
+        return Data(edge_index=ends[:, list(order)], edge_attr=chosen, num_nodes=3)
+
+    once, twice = graph(0, 1, 2), graph(0, 1, 2, 0)
+    torch.testing.assert_close(
+        model(batch_of([once, twice])), model(batch_of([once, once])), rtol=0, atol=1e-10
+    )
+    with pytest.raises(GraphError, match="edge from node 4 to node 3 of the batch is given more"):
+        model(batch_of([once, graph(0, 1, 2, 0, change=1)]))
 
 
 def measured_graphs() -> list[Data]:

@@ -321,15 +321,24 @@ def _columns(values: Tensor) -> Tensor:
 
 
 def _bonds(packed: PackedGraphs, edge_index: Tensor, kinds: Tensor) -> Tensor:
-    """``[P]`` the kind of every pair; of edges given more than once the last kind counts."""
-    source, target = edge_index
+    """``[P]`` the kind of every pair; an edge may be given more than once, with equal features."""
 
-    def placed(to: Tensor, of: Tensor) -> Tensor:
+    def placed(to: Tensor, of: Tensor) -> tuple[Tensor, Tensor]:
         pair = packed.offsets[to] + of - packed.first[to]
-        return torch.zeros_like(packed.bond).scatter_reduce(0, pair, kinds, "amax")
+        return pair, torch.zeros_like(packed.bond).scatter_reduce(0, pair, kinds, "amax")
 
-    given = placed(target, source)
-    return torch.where(given > 0, given, placed(source, target))
+    source, target = edge_index
+    pair, given = placed(target, source)
+    other = (given[pair] != kinds).nonzero().squeeze(1)
+    for features in (packed.bond_table, packed.bond_x):
+        if features is None or torch.equal(features[given[pair[other]]], features[kinds[other]]):
+            continue
+        ends = edge_index[:, other[0]].tolist()
+        raise GraphError(
+            f"the edge from node {ends[0]} to node {ends[1]} of the batch is given more than once, "
+            "with different features; make them the same in the data"
+        )
+    return torch.where(given > 0, given, placed(source, target)[1])
 
 
 def _with_rings(packed: PackedGraphs, max_ring: int) -> PackedGraphs:
