@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils import prune
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
@@ -107,6 +108,23 @@ def test_an_ensemble_under_vmap_is_each_model_alone() -> None:
     together = vmap(lambda own: functional_call(models[0], own, (x, SPECTRUM)))(state)
     expected = torch.stack([model(x, SPECTRUM) for model in models])
     torch.testing.assert_close(together, expected)
+
+
+def test_a_step_of_descent_can_be_differentiated() -> None:
+    """As in meta-learning, by the loss after the step; against a finite difference."""
+    model, x = of_nodes()[0].double(), torch.randn(5, 3, dtype=torch.float64)
+    own = dict(model.named_parameters())
+    spectrum = SPECTRUM.to(dtype=torch.float64)
+
+    def after_a_step(x: Tensor) -> Tensor:
+        loss = functional_call(model, own, (x, spectrum)).square().mean()
+        steps = torch.autograd.grad(loss, list(own.values()), create_graph=True)
+        pairs = zip(own.items(), steps, strict=True)
+        moved = {name: value - 0.1 * step for (name, value), step in pairs}
+        return functional_call(model, moved, (x, spectrum)).square().mean()
+
+    with sdpa_kernel(SDPBackend.MATH):
+        assert torch.autograd.gradcheck(after_a_step, x.requires_grad_())
 
 
 @pytest.mark.parametrize("case", [of_nodes, of_graphs])
