@@ -113,7 +113,10 @@ def test_fresh_names_count_up(tmp_path):
 
 
 def test_only_a_run_is_opened(tmp_path):
-    with pytest.raises(RunError, match=r"not a run folder \(config.yaml is missing\)"):
+    with pytest.raises(RunError, match=r"not a run folder \(config.yaml is missing\)\.$"):
+        RunFolder.open(tmp_path)
+    Specformer(3, 8, 2).save_pretrained(tmp_path)
+    with pytest.raises(RunError, match=r"; load the model in it by its class's from_pretrained"):
         RunFolder.open(tmp_path)
     with pytest.raises(RunError, match=r"runs/market: there is no such run folder\.$"):
         RunFolder.open(tmp_path / "runs" / "market")

@@ -34,6 +34,7 @@ from specformer.files.documents import (
     write_yaml,
 )
 from specformer.files.npz_archive import DAMAGE, load_arrays, write_arrays
+from specformer.nn.pretrained import CONFIG as MODEL_CONFIG
 from specformer.nn.pretrained import Pretrained
 from specformer.training.runs.curves import plot_losses, readings, run_table
 from specformer.training.runs.environment import environment
@@ -182,7 +183,9 @@ class RunFolder:
             meant = f"; did you mean {run.path.with_name(close)}?" if close else "."
             raise RunError(f"{run.path}: there is no such run folder{meant}")
         if not (run.path / CONFIG).is_file():
-            raise RunError(f"{run.path}: not a run folder ({CONFIG} is missing).")
+            is_model = (run.path / MODEL_CONFIG).is_file()
+            hint = "; load the model in it by its class's from_pretrained" if is_model else ""
+            raise RunError(f"{run.path}: not a run folder ({CONFIG} is missing){hint}.")
         return run
 
     def config(self) -> dict[str, Any]:
