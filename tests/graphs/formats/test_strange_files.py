@@ -139,6 +139,19 @@ def test_that_edges_have_no_direction_is_said(
     assert "arrow.graphml: is directed; its edges are read as undirected" in caplog.text
 
 
+def test_attributes_of_several_values_are_said_to_be_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    graph = nx.Graph([("ann", "bob")])
+    graph.nodes["ann"]["viz"] = {"size": 3.0}
+    graph.nodes["bob"]["age"] = 41
+    nx.write_gexf(graph, tmp_path / "seen.gexf")
+    assert read_graph(tmp_path / "seen.gexf").feature_names == ("age",)
+    told = "seen.gexf: attributes of a node left out, as they hold several values: 'viz'"
+    assert told in caplog.text
+
+
 def test_numbers_that_float32_holds_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     x = np.array([[2.0**24, 0.1, np.nan], [2.0**24 + 2, 0.2, np.nan]])
     Graph(coo_array((2, 2)), x=x)

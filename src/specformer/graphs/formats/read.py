@@ -20,7 +20,7 @@ from specformer.errors import GraphError
 from specformer.files.atomic import is_special
 from specformer.files.documents import parse_json
 from specformer.files.npz_archive import DAMAGE, naming
-from specformer.graphs.columns import Columns
+from specformer.graphs.columns import Columns, quoted
 from specformer.graphs.formats.csv_folder import read_csv_folder, read_edge_list
 from specformer.graphs.formats.npz_file import read_npz
 from specformer.graphs.formats.table import Table
@@ -151,14 +151,19 @@ def _joined(edges: Table, nodes: Table, columns: Columns, labels: bool) -> Graph
 
 
 def _table(path: Path, rows: Iterable[dict[str, Any]], row: str) -> Table:
-    """Return attributes as columns of text, without attributes that hold several values."""
+    """Return attributes as columns of text; log those that hold several values, and drop them."""
     attributes = list(rows)
     names = dict.fromkeys(name for data in attributes for name in data)
-    plain = [
+    several = {
         name
-        for name in names
-        if not any(isinstance(data.get(name), list | dict | tuple) for data in attributes)
-    ]
+        for data in attributes
+        for name, value in data.items()
+        if isinstance(value, list | dict | tuple)
+    }
+    if several:
+        told = "%s: attributes of a %s left out, as they hold several values: %s"
+        logger.info(told, path, row, quoted(sorted(map(str, several))))
+    plain = [name for name in names if name not in several]
     cells = {str(name): [cell_text(data.get(name)) for data in attributes] for name in plain}
     return Table(path, cells, range(1, len(attributes) + 1), row=row)
 
