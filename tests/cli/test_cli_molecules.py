@@ -186,6 +186,18 @@ def test_the_terminal_shows_a_table(call, here: Path) -> None:
         assert text in out
 
 
+def test_classes_that_are_numbered_otherwise_keep_their_names(call, chains: Path) -> None:
+    words = ("--task", "classification", "--runs", "1", *FAST)
+    status, out, err = call("train", chains, *words, "--json")
+    assert (status, err) == (0, "")
+    run = json.loads(out)
+    assert run["classes"] == [str(carbons) for carbons in range(1, 9)]
+    _, out, _ = call("predict", run["run_dir"], "--smiles", "CCO")
+    header, row = out.splitlines()
+    assert header.split(",")[3:5] == ["probability(1)", "probability(2)"]
+    assert 1 <= int(row.split(",")[2]) <= 8
+
+
 def test_a_stopped_run_resumes(call, trained: dict) -> None:
     run = Path(trained["run_dir"])
     (run / "result.json").unlink()
@@ -200,7 +212,6 @@ def test_a_stopped_run_resumes(call, trained: dict) -> None:
     ("words", "message"),
     [
         (["--task", "odd"], "--task odd: choose regression, classification or links"),
-        (["--task", "classification"], "classes are numbered 0, 1, 2"),
         (["--model", "odd"], "unknown model 'odd'"),
         (["--lanes", "0"], "--lanes 0: at least one"),
         (["--set", "schedule.beta=1"], "did you mean 'beta2'"),

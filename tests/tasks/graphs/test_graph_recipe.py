@@ -17,6 +17,7 @@ from specformer.tasks.graphs.graph_recipe import (
     chosen_targets,
     graph_recipe,
     graph_recipes_for,
+    with_class_names,
 )
 
 #: The paper's table: layers, heads, width, epochs, warm-up, batch, rate, decay, dropouts, sharing.
@@ -120,6 +121,23 @@ def test_classes_are_numbered_without_a_gap(targets: list[float], strange: str) 
     graphs = GraphSet([1] * 4, [0] * 4, [], y=[[y] for y in (*targets, np.nan)], name="odd")
     with pytest.raises(ConfigError, match=f"odd: classes are numbered .* a target is {strange};"):
         GraphRecipe(task="classification").settled(graphs)
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected", "names"),
+    [
+        ([1, 2, 2, 1, np.nan], [0, 1, 1, 0, np.nan], ("1", "2")),
+        ([-1, 1, -1, 1], [0, 1, 0, 1], ("-1", "1")),
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2], None),
+        ([1.5, 2, 1.5, 2], [1.5, 2, 1.5, 2], None),
+        ([3, 5, 7, 9], [3, 5, 7, 9], None),  # most differ
+    ],
+)
+def test_classes_are_numbered_and_named(targets, expected, names) -> None:
+    graphs = GraphSet([1] * len(targets), [0] * len(targets), [], y=targets)
+    found = with_class_names(graphs)
+    np.testing.assert_array_equal(found.y[:, 0], expected)
+    assert found.class_names == names
 
 
 def test_names_say_how_many_classes_there_are() -> None:

@@ -248,6 +248,23 @@ def _check_classes(name: str, targets: np.ndarray) -> None:
         )
 
 
+def with_class_names(graphs: GraphSet) -> GraphSet:
+    """The graphs with classes such as 1 and 2, or -1 and 1, numbered from 0 and named as they were.
+
+    Numbers with fractions, and those of which most differ, stay as they are.
+    """
+    if graphs.y is None or graphs.num_tasks != 1 or graphs.class_names is not None:
+        return graphs
+    known = ~np.isnan(graphs.y)
+    values, numbers = np.unique(graphs.y[known], return_inverse=True)
+    whole = np.array_equal(values, np.round(values)) and 2 * len(values) <= len(numbers)
+    if not whole or np.array_equal(values, np.arange(len(values))):
+        return graphs
+    y = np.full_like(graphs.y, np.nan)
+    y[known] = numbers
+    return replace(graphs, y=y, class_names=tuple(f"{value:.0f}" for value in values))
+
+
 def graph_recipe(
     name: str | None,
     dataset: str,

@@ -47,6 +47,7 @@ from specformer.tasks.graphs.graph_recipe import (
     graph_recipe,
     of_models,
     recipe_kind,
+    with_class_names,
 )
 from specformer.tasks.job import Job, Kind, Request, Workplace, run_seed
 from specformer.tasks.recipes.settings import START, refuse_idle
@@ -286,7 +287,8 @@ def job_graphs(job: Job, place: Workplace, targets: Sequence[str] | None) -> Gra
     """The graphs of a job with the targets of these names, or all of them."""
     named = None if targets is None else tuple(targets)
     graphs = graph_set(job.source, place.data, replace(job.columns, targets=named))
-    return chosen_targets(graphs, targets)
+    graphs = chosen_targets(graphs, targets)
+    return with_class_names(graphs) if job.settings.task == "classification" else graphs
 
 
 def graph_spectra(graphs: GraphSet, recipe: GraphRecipe, place: Workplace) -> ManySpectra:
