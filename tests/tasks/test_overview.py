@@ -114,6 +114,14 @@ def test_copies_of_molecules_are_warned_of(tmp_path: Path) -> None:
     ]
 
 
+def test_a_split_that_keeps_copies_together_is_not_warned_of() -> None:
+    found = of_graphs(GraphSet([1], [0], [], y=[1.0]), GraphRecipe(task="regression"), [])
+    copied = {**found, "copies": 3, "conflicting": 0}
+    for protocol, warned in (("random-80-10-10", 1), ("scaffold", 0), ("resampled-scaffold", 0)):
+        split = {"protocol": protocol, "test": 99, "tested": 99}
+        assert len(warnings_of({**copied, "split": split})) == warned
+
+
 def test_large_targets_are_written_out(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     file = tmp_path / "mine.csv"

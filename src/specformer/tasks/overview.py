@@ -143,7 +143,7 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
             f"{100 * found['largest_share']:.0f}% of the time of an epoch, as time grows with the "
             "square of a graph's nodes; leave it out if you can."
         )
-    if found.get("copies"):
+    if found.get("copies") and "scaffold" not in str(found.get("split", {}).get("protocol")):
         differ = found["conflicting"]
         together = "keep copies in one part, or one fold."  # the caller splits
         if "split" in found:

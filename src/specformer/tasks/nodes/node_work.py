@@ -58,6 +58,8 @@ logger = logging.getLogger(__name__)
 _SPARSE = 0.1
 #: Quantiles that stand for a spectrum.
 _LEVELS = 101
+#: Most classes that a warning names.
+_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -297,7 +299,9 @@ def _warn_of_absent(graph: Graph, splits: Sequence[Split], protocol: str) -> Non
     ):
         there = graph.y[np.logical_or.reduce([split.by_name[part] for split in splits])]
         if (absent := np.setdiff1d(graph.y[graph.y >= 0], there)).size:
-            told = " or ".join(repr(str(names[label])) for label in absent)
+            shown = [repr(str(names[label])) for label in absent[:_NAMED]]
+            more = [f"{len(absent) - _NAMED} more"] if len(absent) > _NAMED else []
+            told = " or ".join(shown + more)
             logger.warning(
                 "%s: no %s node is of class %s, so that %s%s", graph.name, part, told, so, hint
             )
