@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,14 @@ def test_what_is_wrong_is_one_sentence(call, sources: Path, words, message: str)
     assert (status, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_links_are_trained_by_the_command_that_is_told(call, sources: Path) -> None:
+    few = ("--task", "links", "--model", "gcn", "--set", "schedule.epochs=2", *FEW)
+    _, out, _ = call("tune", "one.npz", *few)
+    told = next(line for line in out.splitlines() if "specformer train" in line)
+    status, out, _ = call(*shlex.split(told)[1:], "--runs", 1, "--json")
+    assert (status, json.loads(out)["task"]) == (0, "links")
 
 
 def test_two_searches_do_not_share_a_folder(call, sources: Path) -> None:

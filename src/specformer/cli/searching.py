@@ -109,6 +109,7 @@ def tune(
         echo(f"  {change}")
     echo(f"Recipe: {result['recipe_file']}. All trials: {result['trials_file']}.")
     words = ["specformer", "train", source, "--model", shared.model]
+    words += ["--task", "links"] if request.task == "links" else []  # else the recipe says it
     words += ["--recipe", result["recipe_file"]]
     words += [] if start is None else ["--from", str(start)]
     words += request.columns.words
