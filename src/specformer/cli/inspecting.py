@@ -46,7 +46,7 @@ def inspect(
     from specformer.tasks.train import inspect_source
 
     with showing_logs(shared.json):
-        found = inspect_source(source, shared.data, shared.request(source).columns)
+        found = inspect_source(source, shared.data, shared.columns)
     if shared.json:
         print_json(found)
     else:

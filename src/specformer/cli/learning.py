@@ -120,11 +120,11 @@ def train(
 
     refuse_taken(shared.out)
     job = resolve(
-        shared.request(source, recipe, start, lanes=lanes, filter=filter_name),
+        shared.request(source, recipe, start, filter_name),
         runs,
         seed=shared.seed,
         device=str(shared.target),
-        lanes=1 if lanes is None else lanes,
+        **({} if lanes is None else {"lanes": lanes}),
         tensorboard=tensorboard,
         deterministic=deterministic,
         repeat=repeat_command(),

@@ -154,18 +154,16 @@ class Shared:
         start_heartbeat(text, self.silent)
 
     def request(
-        self, source: str, recipe: str | None = None, start: Path | None = None, **others: Any
+        self,
+        source: str,
+        recipe: str | None = None,
+        start: Path | None = None,
+        filter_name: str | None = None,
     ) -> Request:
-        """What a command asks for; options that do not apply to the source are refused.
-
-        ``others`` are further options, by name, that apply to some kinds of sources only.
-        """
+        """What a command asks for."""
         from specformer.tasks.job import Request
-        from specformer.tasks.resolve import kind_of, refuse_foreign
 
-        told = self.columns
-        given = {"task": self.task, "metric": self.metric, "from": start, **others}
-        request = Request(
+        return Request(
             source=source,
             model=self.model,
             recipe=recipe,
@@ -173,13 +171,9 @@ class Shared:
             task=self.task,
             metric=self.metric,
             start=None if start is None else str(start),
-            filter=others.get("filter"),
-            columns=told,
+            filter=filter_name,
+            columns=self.columns,
         )
-        refuse_foreign(kind_of(request), source, given | dict.fromkeys(told.options, True))
-        if self.task not in (None, "regression", "classification", "links"):
-            raise ConfigError(f"--task {self.task}: choose regression, classification or links.")
-        return request
 
     @contextmanager
     def workplace(self, told: bool = True, **more: Any) -> Iterator[Workplace]:

@@ -92,7 +92,7 @@ def contest(
         model, _, recipe = name.partition(":")
         changes = tuple(TASKS[kind].concerning(model, request.changes))
         own = replace(request, model=model, recipe=recipe or None, changes=changes)
-        job = resolve(own, runs, seed=seed, device=device)
+        job = resolve(own, runs, kind, seed=seed, device=device)
         jobs[name] = replace(job, repeat=_train_command(own, job))
     return Contest(request, jobs, seconds, repeat)
 

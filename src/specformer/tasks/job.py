@@ -64,6 +64,12 @@ class Request:
     columns: Columns = field(default_factory=Columns)
 
     @property
+    def given(self) -> dict[str, object]:
+        """Options of ``train`` that not every kind has, by name, as far as they are given."""
+        named = {"from": self.start, "filter": self.filter}
+        return {**self.learned, **named, **dict.fromkeys(self.columns.options, True)}
+
+    @property
     def learned(self) -> dict[str, str]:
         """``task`` and ``metric``, if they are given."""
         given = {"task": self.task, "metric": self.metric}

@@ -54,6 +54,8 @@ def predict(run: RunFolder, request: PredictionRequest, place: Workplace) -> Pre
 
 def kind_of(request: Request) -> Kind:
     """The kind of job that a request asks for: that of its source, or links."""
+    if request.task not in (None, "regression", "classification", "links"):
+        raise ConfigError(f"--task {request.task}: choose regression, classification or links.")
     kind = source_kind(request.source, request.columns)
     if request.task != "links":
         return kind
@@ -69,7 +71,8 @@ def resolve(
 ) -> Job:
     """The job that a request means; ``options`` are the other fields of :class:`Job`.
 
-    ``kind`` is given for data in memory; None to look at the source.
+    What does not apply to the source is refused. ``kind`` is given for data in memory; None to look
+    at the source.
 
     Example:
         >>> job = resolve(Request("cora", "gcn", changes=("schedule.epochs=9",)))
@@ -78,6 +81,7 @@ def resolve(
     """
     kind = kind or kind_of(request)
     task = TASKS[kind]
+    refuse_foreign(kind, request.source, {**request.given, "lanes": options.get("lanes")})
     check_known("model", task.models, request.model)
     if runs is not None and runs < 1:
         raise ConfigError(f"--runs {runs}: at least one is needed.")
