@@ -29,7 +29,7 @@ from specformer.tasks.graphs.graph_models import cardinalities, graph_model, lar
 from specformer.tasks.graphs.graph_recipe import GraphRecipe, graph_recipe
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.evaluation.graph_metrics import graph_errors
-from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.graphs import Placed
 from specformer.training.runs.environment import matmul_precision
 
 #: Number of batches; after the last one, steps begin again with the first.
@@ -84,20 +84,20 @@ def our_steps(case: GraphCase, device: torch.device) -> Candidate:
         store = case.store.to(device)
         batches = case.batches(store)
         model = case.fresh().to(device)
-        work = Work(model, case.recipe.precision, device)
+        placed = Placed(model, case.recipe.precision, device)
         optimiser = case.recipe.schedule.optimiser(model.parameters(), device)
         model.train()
 
         def step(index: Tensor, shape: BatchShape) -> None:
             optimiser.zero_grad(set_to_none=True)
-            outputs = work(store.batch(index, shape))
+            outputs = placed(store.batch(index, shape))
             differentiate(case.loss(outputs, store.labels(index)))
             optimiser.step()
 
         repeated = RepeatedByShape(step, device)
 
         def run(steps: int) -> None:
-            with matmul_precision("highest" if work.precision == "highest" else "high", device):
+            with matmul_precision("highest" if placed.precision == "highest" else "high", device):
                 for number in range(steps):
                     batch = batches[number % len(batches)]
                     repeated(batch.index, batch.shape)

@@ -46,7 +46,7 @@ from specformer.tasks.nodes.node_recipe import node_recipe
 from specformer.tasks.nodes.node_work import NodeWork, kept_spectrum, node_spectrum
 from specformer.training.engine.capture import RepeatedByShape, differentiate
 from specformer.training.evaluation.graph_metrics import graph_errors
-from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.graphs import Placed
 from specformer.training.loops.nodes import fit_nodes
 from specformer.training.runs.environment import matmul_precision
 
@@ -146,12 +146,12 @@ def graph_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> C
     def build() -> Runner:
         torch.manual_seed(0)
         model = graph_model("specformer", recipe, atoms, bonds, tasks).to(device).train()
-        work = Work(model, recipe.precision, device)
+        placed = Placed(model, recipe.precision, device)
         optimiser = recipe.schedule.optimiser(model.parameters(), device)
 
         def step(index: Tensor, shape: BatchShape) -> None:
             optimiser.zero_grad(set_to_none=True)
-            outputs = work(store.batch(index, shape))
+            outputs = placed(store.batch(index, shape))
             errors, known = graph_errors(loss_kind, outputs, store.labels(index))
             differentiate(errors.sum() / known.sum().clamp_min(1))
             optimiser.step()
@@ -159,7 +159,7 @@ def graph_case(name: str, data: Path, device: torch.device, plan: GainPlan) -> C
         repeated = RepeatedByShape(step, device)
 
         def run(steps: int) -> None:
-            with matmul_precision("highest" if work.precision == "highest" else "high", device):
+            with matmul_precision("highest" if placed.precision == "highest" else "high", device):
                 for number in range(steps):
                     batch = batches[number % len(batches)]
                     repeated(batch.index, batch.shape)

@@ -124,7 +124,7 @@ def train(
         runs,
         seed=shared.seed,
         device=str(shared.target),
-        **({} if lanes is None else {"lanes": lanes}),
+        lanes=lanes,
         tensorboard=tensorboard,
         deterministic=deterministic,
         repeat=repeat_command(),

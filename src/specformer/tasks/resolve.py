@@ -67,7 +67,11 @@ def kind_of(request: Request) -> Kind:
 
 
 def resolve(
-    request: Request, runs: int | None = None, kind: Kind | None = None, **options: Any
+    request: Request,
+    runs: int | None = None,
+    kind: Kind | None = None,
+    lanes: int | None = None,
+    **options: Any,
 ) -> Job:
     """The job that a request means; ``options`` are the other fields of :class:`Job`.
 
@@ -81,7 +85,7 @@ def resolve(
     """
     kind = kind or kind_of(request)
     task = TASKS[kind]
-    refuse_foreign(kind, request.source, {**request.given, "lanes": options.get("lanes")})
+    refuse_foreign(kind, request.source, {**request.given, "lanes": lanes})
     check_known("model", task.models, request.model)
     if runs is not None and runs < 1:
         raise ConfigError(f"--runs {runs}: at least one is needed.")
@@ -107,6 +111,7 @@ def resolve(
         filter=request.filter,
         start=request.start,
         columns=columns,
+        lanes=1 if lanes is None else lanes,
         **options,
     )
 

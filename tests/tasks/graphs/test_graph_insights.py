@@ -20,7 +20,7 @@ from specformer.tasks.graphs.graph_insights import (
     contributions,
     filter_pictures,
 )
-from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.graphs import Placed
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_of_a_sum_each_node_contributes_its_part():
     store = GraphStore.build(graphs, decompose_many(graphs))
 
     for graph, own in ((0, [0, 5, 2]), (1, [7, 1])):
-        found = contributions(Work(Summed(), "highest", CPU), store, graph)
+        found = contributions(Placed(Summed(), "highest", CPU), store, graph)
         np.testing.assert_allclose(found, np.array(own) - kinds.mean(), rtol=1e-6)
 
 

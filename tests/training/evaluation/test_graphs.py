@@ -7,7 +7,7 @@ import torch
 from tests.training.small_graphs import small_model, small_task
 
 from specformer.training.engine.distributed import Workers
-from specformer.training.evaluation.graphs import GraphEvaluation, Work
+from specformer.training.evaluation.graphs import GraphEvaluation, Placed
 
 CPU = torch.device("cpu")
 NUMBERS = np.array([11, 3, 25, 7, 30, 2])
@@ -22,7 +22,7 @@ class Half(Workers):
 
 def test_outputs_are_those_of_each_graph_alone() -> None:
     task, model = small_task(), small_model()
-    evaluation = GraphEvaluation(Work(model, "highest", CPU), task.store, NUMBERS, batch_size=1)
+    evaluation = GraphEvaluation(Placed(model, "highest", CPU), task.store, NUMBERS, batch_size=1)
     assert sorted(evaluation.order.tolist()) == sorted(NUMBERS.tolist())
     outputs = evaluation.outputs()
     assert not model.training
@@ -35,7 +35,7 @@ def test_outputs_are_those_of_each_graph_alone() -> None:
 
 def test_a_changed_model_gives_other_outputs() -> None:
     task, model = small_task(), small_model()
-    evaluation = GraphEvaluation(Work(model, "highest", CPU), task.store, NUMBERS, batch_size=2)
+    evaluation = GraphEvaluation(Placed(model, "highest", CPU), task.store, NUMBERS, batch_size=2)
     before = evaluation.outputs()
     with torch.no_grad():
         model.readout.bias.add_(1.0)
@@ -44,10 +44,10 @@ def test_a_changed_model_gives_other_outputs() -> None:
 
 def test_workers_share_the_graphs() -> None:
     task, model = small_task(), small_model()
-    whole = GraphEvaluation(Work(model, "highest", CPU), task.store, NUMBERS, batch_size=1)
+    whole = GraphEvaluation(Placed(model, "highest", CPU), task.store, NUMBERS, batch_size=1)
     parts = [
         GraphEvaluation(
-            Work(model, "highest", CPU, Half(rank, 2)), task.store, NUMBERS, 1
+            Placed(model, "highest", CPU, Half(rank, 2)), task.store, NUMBERS, 1
         ).outputs()
         for rank in range(2)
     ]

@@ -28,7 +28,7 @@ from specformer import GraphSpecformer
 from specformer.datasets.batches import Batches
 from specformer.errors import ConfigError, RunError, SpecformerError
 from specformer.files.checked_tensors import write_tensors
-from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.graphs import Placed
 from specformer.training.loops.graphs import GraphFit, GraphTask, _Training, fit_graphs
 from specformer.training.optim.schedule import GraphSchedule
 from specformer.training.runs.checkpoint import Checkpoint
@@ -378,10 +378,10 @@ def test_a_step_does_not_wait_for_the_host(
 ) -> None:
     task = small_task(dtype=torch.float32)
     schedule = GraphSchedule(batch_size=6, **change)
-    work = Work(small_model(torch.float32, **OGB), "highest", CPU)
-    training = _Training(work, task, schedule, seed=0, capture=True)
+    placed = Placed(small_model(torch.float32, **OGB), "highest", CPU)
+    training = _Training(placed, task, schedule, seed=0, capture=True)
     batch = training.batches.epoch(0)[0]
-    work.model.train()
+    placed.model.train()
     before = [parameter.detach().clone() for parameter in training.parameters]
     with Watch() as watch:
         training.repeated(batch.index, batch.shape)
@@ -420,8 +420,8 @@ def classes_by_numbers(dtype: torch.dtype) -> tuple[GraphSpecformer, GraphTask]:
 
 def test_a_step_over_numbers_and_classes_does_not_wait() -> None:
     model, task = classes_by_numbers(torch.float32)
-    work = Work(model, "highest", CPU)
-    training = _Training(work, task, GraphSchedule(batch_size=6), seed=0, capture=True)
+    placed = Placed(model, "highest", CPU)
+    training = _Training(placed, task, GraphSchedule(batch_size=6), seed=0, capture=True)
     training.optimiser.step = lambda: None  # type: ignore[method-assign,assignment]
     batch = training.batches.epoch(0)[0]
     with Watch() as watch:

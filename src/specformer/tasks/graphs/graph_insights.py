@@ -20,7 +20,7 @@ from specformer.spectrum.many.spectra import Matrix
 from specformer.tasks.graphs.graph_models import packed_for
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.training.evaluation.graph_metrics import predictions
-from specformer.training.evaluation.graphs import GraphEvaluation, Work
+from specformer.training.evaluation.graphs import GraphEvaluation, Placed
 
 #: The most test graphs to look at, and how many of the best and of the worst to draw.
 _SEEN, _DRAWN = 600, 6
@@ -56,8 +56,8 @@ def graph_insights(
     assert part.y is not None
     spectra = decompose_many(part, matrix=recipe.matrix, device=device)
     store = packed_for(model, part, spectra).placed(device)
-    work = Work(model.to(device).eval(), recipe.precision, device)
-    outputs = ordered_outputs(work, store)
+    placed = Placed(model.to(device).eval(), recipe.precision, device)
+    outputs = ordered_outputs(placed, store)
     told, measured = predictions(recipe.loss, outputs).numpy(), part.y[:, 0]
     if recipe.loss == "ce":
         right = told[np.arange(len(measured)), measured.astype(np.int64)]
@@ -82,21 +82,21 @@ def graph_insights(
         "drawn/edges": chosen.edge_index,
         "drawn/num_edges": chosen.num_edges,
         "drawn/contributions": np.concatenate(
-            [contributions(work, store, int(graph), int(outcome[graph])) for graph in drawn]
+            [contributions(placed, store, int(graph), int(outcome[graph])) for graph in drawn]
         ),
     }
 
 
-def contributions(work: Work, store: GraphStore, graph: int, output: int = 0) -> np.ndarray:
+def contributions(placed: Placed, store: GraphStore, graph: int, output: int = 0) -> np.ndarray:
     r"""How much each node adds to a graph's output ``[n]``.
 
     By occlusion: :math:`f(G) - f(G_i)`, where in :math:`G_i` node i's embedding is the mean over
     nodes of the store, so that the model knows only the node's place.
     """
-    atoms = work.model.get_submodule("atoms")
+    atoms = placed.model.get_submodule("atoms")
     middle: Tensor = atoms(store.exact(np.arange(min(len(store), _BATCH)))).mean(dim=0)
     size = int(store.host_sizes[graph])
-    whole = work(store.exact([graph]))[0, output]
+    whole = placed(store.exact([graph]))[0, output]
     parts = []
     for nodes in torch.arange(size).split(max(1, _PAIRS // size**2)):
 
@@ -107,16 +107,16 @@ def contributions(work: Work, store: GraphStore, graph: int, output: int = 0) ->
 
         hook = atoms.register_forward_hook(occlude)
         try:
-            without = work(store.exact([graph] * len(nodes)))[:, output]
+            without = placed(store.exact([graph] * len(nodes)))[:, output]
         finally:
             hook.remove()
         parts.append(whole - without)
     return torch.cat(parts).float().cpu().numpy()
 
 
-def ordered_outputs(work: Work, store: GraphStore) -> Tensor:
+def ordered_outputs(placed: Placed, store: GraphStore) -> Tensor:
     """A model's outputs for all graphs, in their order."""
-    evaluation = GraphEvaluation(work, store, np.arange(len(store)), _BATCH)
+    evaluation = GraphEvaluation(placed, store, np.arange(len(store)), _BATCH)
     outputs = evaluation.outputs()
     ordered = torch.empty_like(outputs)
     ordered[evaluation.order.cpu()] = outputs

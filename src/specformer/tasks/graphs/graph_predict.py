@@ -30,7 +30,7 @@ from specformer.tasks.task import (
     target_columns,
 )
 from specformer.training.evaluation.graph_metrics import predictions
-from specformer.training.evaluation.graphs import Work
+from specformer.training.evaluation.graphs import Placed
 from specformer.training.runs.folder import RunFolder
 
 #: Names of the columns of :mod:`specformer.graphs.formats.smiles`, for messages.
@@ -120,8 +120,10 @@ def predict_graphs(
     """
     device = place.device
     store = packed_for(models[0], graphs, graph_spectra(graphs, recipe, place)).placed(device)
-    works = (Work(model.to(device), recipe.precision, device) for model in models)
-    return torch.stack([predictions(recipe.loss, ordered_outputs(work, store)) for work in works])
+    each = (Placed(model.to(device), recipe.precision, device) for model in models)
+    return torch.stack(
+        [predictions(recipe.loss, ordered_outputs(placed, store)) for placed in each]
+    )
 
 
 def _read(

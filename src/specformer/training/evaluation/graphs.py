@@ -27,8 +27,8 @@ MOST_CAPTURED = 64
 
 
 @dataclass(frozen=True)
-class Work:
-    """A model at work: where, how exactly, and with whom. Its last layer is ``readout``."""
+class Placed:
+    """A model in its place: where, how exactly, and with whom. Its last layer is ``readout``."""
 
     model: nn.Module
     precision: GraphPrecision
@@ -48,23 +48,23 @@ class GraphEvaluation:
     ``index`` has the graphs' numbers; ``batch_size`` is that of training.
     """
 
-    def __init__(self, work: Work, store: GraphStore, index: Any, batch_size: int) -> None:
-        self.work, self.store = work, store
+    def __init__(self, placed: Placed, store: GraphStore, index: Any, batch_size: int) -> None:
+        self.placed, self.store = placed, store
         # The largest first: what it frees holds all that come after.
         every = size_batches(store, index, WIDER * batch_size)[::-1]
         self.order = torch.cat([batch.index for batch in every])
         ends = torch.tensor([len(batch.index) for batch in every]).cumsum(0).tolist()
         spans = [slice(end - len(b.index), end) for b, end in zip(every, ends, strict=True)]
-        workers = work.workers
+        workers = placed.workers
         self._batches = every[workers.rank :: workers.size]
         self._spans = spans[workers.rank :: workers.size]
-        outputs = cast(nn.Linear, work.model.readout).out_features
-        like = next(work.model.parameters())
+        outputs = cast(nn.Linear, placed.model.readout).out_features
+        like = next(placed.model.parameters())
         self._outputs = like.new_zeros(len(self.order), outputs, requires_grad=False)
         self._targets = None if store.y is None else store.labels(self.order).double().cpu()
-        here = store.device.type == work.device.type
+        here = store.device.type == placed.device.type
         self._repeated = Repeated(
-            self._run, work.device, capture=here and len(self._batches) <= MOST_CAPTURED
+            self._run, placed.device, capture=here and len(self._batches) <= MOST_CAPTURED
         )
 
     @property
@@ -76,15 +76,15 @@ class GraphEvaluation:
     @torch.no_grad()
     def outputs(self) -> Tensor:
         """Outputs ``[n, tasks]`` in float64 on the host, in the order of ``order``."""
-        self.work.model.eval()
+        self.placed.model.eval()
         self._outputs.zero_()
         self._repeated()
-        return self.work.workers.sum(self._outputs.clone()).double().cpu()
+        return self.placed.workers.sum(self._outputs.clone()).double().cpu()
 
     def _run(self) -> None:
-        loaded = batch_stream(self.store, self._batches, self.work.device)
+        loaded = batch_stream(self.store, self._batches, self.placed.device)
         for span, (graphs, _) in zip(self._spans, loaded, strict=True):
-            self._outputs[span] = self.work(graphs)
+            self._outputs[span] = self.placed(graphs)
 
 
 #: What picks the epoch whose model is kept.

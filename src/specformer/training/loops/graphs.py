@@ -43,7 +43,7 @@ from specformer.training.evaluation.graphs import (
     GraphMonitor,
     GraphPrecision,
     History,
-    Work,
+    Placed,
 )
 from specformer.training.optim.early_stopping import diverged
 from specformer.training.optim.schedule import GraphSchedule, moments, settle_moments
@@ -169,9 +169,9 @@ def graph_steps(
     if not keep_inputs:
         _standardise_inputs(model, task)
     workers.synchronise(model)
-    work = Work(model, precision, device, workers)
-    training = _Training(work, task, schedule, seed, capture)
-    judged = replace(work, model=training.judged)
+    placed = Placed(model, precision, device, workers)
+    training = _Training(placed, task, schedule, seed, capture)
+    judged = replace(placed, model=training.judged)
     validation = GraphEvaluation(judged, task.store, task.val, schedule.batch_size)
     history = History(judged.model, schedule.epochs, schedule.patience)
     state = {**training.state(), **history.state()}
@@ -293,7 +293,7 @@ def _tested(
 
     The model is left as it was then.
     """
-    picked, chosen = history.picked(testing.work.model), {}
+    picked, chosen = history.picked(testing.placed.model), {}
     for rule in sorted(picked, key=lambda rule: rule == monitor):  # that to keep comes last
         best = picked[rule]
         best.restore()
@@ -316,45 +316,45 @@ class _Training:
     """Steps over the training graphs; all that changes is in tensors, changed in place."""
 
     def __init__(
-        self, work: Work, task: GraphTask, schedule: GraphSchedule, seed: int, capture: bool
+        self, placed: Placed, task: GraphTask, schedule: GraphSchedule, seed: int, capture: bool
     ) -> None:
-        self.work, self.store, self.loss = work, task.store, task.loss
+        self.placed, self.store, self.loss = placed, task.store, task.loss
         self.schedule, self.seed = schedule, seed
-        self.parameters = list(work.model.parameters())
-        self.optimiser = schedule.optimiser(self.parameters, work.device)
-        self.steps = torch.zeros((), dtype=torch.long, device=work.device)
+        self.parameters = list(placed.model.parameters())
+        self.optimiser = schedule.optimiser(self.parameters, placed.device)
+        self.steps = torch.zeros((), dtype=torch.long, device=placed.device)
         #: Sum of errors and number of targets of an epoch.
-        self.totals = torch.zeros(2, dtype=torch.float64, device=work.device)
+        self.totals = torch.zeros(2, dtype=torch.float64, device=placed.device)
         size = schedule.batch_size
         self.batches = Batches(task.store, task.train, size, seed=seed)
-        part = -(-size // work.workers.size)
+        part = -(-size // placed.workers.size)
         self.ladder = Batches(task.store, task.train, part, seed=seed)
         self.steps_per_epoch = len(self._batches(0))
         self.average = (
             None
             if schedule.average is None
-            else WeightAverage(work.model, schedule.average * self.steps_per_epoch)
+            else WeightAverage(placed.model, schedule.average * self.steps_per_epoch)
         )
-        alone = work.workers.size == 1  # messages between workers are not captured
-        self.repeated = RepeatedByShape(self._assemble, work.device, capture=capture and alone)
+        alone = placed.workers.size == 1  # messages between workers are not captured
+        self.repeated = RepeatedByShape(self._assemble, placed.device, capture=capture and alone)
 
     def _batches(self, number: int) -> list[Batch]:
-        return self.work.workers.shares(self.batches.epoch(number), self.ladder)
+        return self.placed.workers.shares(self.batches.epoch(number), self.ladder)
 
     def steps_of(self, number: int) -> Iterator[None]:
         """One pass over all graphs: an epoch, step by step."""
         # Seeded anew each epoch: so a run can go on from any of them, and workers differ.
-        entropy = np.random.SeedSequence([self.seed, number, self.work.workers.rank])
+        entropy = np.random.SeedSequence([self.seed, number, self.placed.workers.rank])
         torch.manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> np.uint64(1)))
-        self.work.model.train()
+        self.placed.model.train()
         self.totals.zero_()
         batches = self._batches(number)
-        if self.store.device.type == self.work.device.type:
+        if self.store.device.type == self.placed.device.type:
             for batch in batches:
                 self.repeated(batch.index, batch.shape)
                 yield
         else:
-            for graphs, targets in batch_stream(self.store, batches, self.work.device):
+            for graphs, targets in batch_stream(self.store, batches, self.placed.device):
                 assert targets is not None
                 self.step(graphs, targets)
                 yield
@@ -368,11 +368,11 @@ class _Training:
             group["lr"].copy_(self.schedule.rate(self.steps, self.steps_per_epoch))
         # Gradients are then handed over as they are made: none is filled with zeros and added to.
         self.optimiser.zero_grad(set_to_none=True)
-        errors, known = graph_errors(self.loss, self.work(graphs), targets)
+        errors, known = graph_errors(self.loss, self.placed(graphs), targets)
         total = errors.sum()
-        count = self.work.workers.sum(known.sum().to(total.dtype))
+        count = self.placed.workers.sum(known.sum().to(total.dtype))
         differentiate(total / count.clamp_min(1.0))
-        self.work.workers.sum_gradients(self.parameters)
+        self.placed.workers.sum_gradients(self.parameters)
         if self.schedule.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)
         self.optimiser.step()
@@ -384,16 +384,16 @@ class _Training:
     @property
     def judged(self) -> nn.Module:
         """The model to validate, test and keep: the trained one, or the mean of its weights."""
-        return self.average.model if self.average else self.work.model
+        return self.average.model if self.average else self.placed.model
 
     def mean_loss(self) -> float:
         """The last epoch's, over all workers."""
-        total, count = self.work.workers.sum(self.totals.clone()).tolist()
+        total, count = self.placed.workers.sum(self.totals.clone()).tolist()
         return float(total / max(count, 1.0))
 
     def state(self) -> dict[str, Tensor]:
         """All that a checkpoint needs, by name."""
-        models = {"model": self.work.model}
+        models = {"model": self.placed.model}
         if self.average:
             models["average"] = self.average.model
         state = {"steps": self.steps, **moments(self.optimiser)}
