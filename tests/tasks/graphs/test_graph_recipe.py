@@ -79,13 +79,13 @@ def test_own_data_settle_what_is_left_open(classes: bool, settings, settled) -> 
     ("classes", "settings", "message"),
     [
         (False, {"task": "classification"}, "classes of several targets are 0 and 1"),
-        (False, {"metric": "ap"}, "metric=ap is for classification; the task is regression"),
+        (False, {"metric": "ap"}, "metric=ap does not go with numbers; choose from rmse, mae, r2"),
         # The sign of a number is no class, and a logit no number: both would look like results.
-        (False, {"metric": "accuracy"}, "metric=accuracy is for classification"),
-        (True, {"metric": "rmse"}, "metric=rmse is for regression"),
+        (False, {"metric": "accuracy"}, "metric=accuracy does not go with numbers"),
+        (True, {"metric": "rmse"}, "metric=rmse does not go with two classes"),
         (False, {"metric": "odd"}, "unknown metric 'odd'"),
-        (True, {"loss": "l1"}, "loss=l1 does not go with classification into two"),
-        (True, {"loss": "ce"}, "loss=ce does not go with classification into two"),
+        (True, {"loss": "l1"}, "loss=l1 does not go with two classes"),
+        (True, {"loss": "ce"}, "loss=ce does not go with two classes"),
     ],
 )
 def test_what_does_not_fit_is_refused(classes: bool, settings, message: str) -> None:
@@ -101,8 +101,8 @@ def test_a_target_of_several_classes() -> None:
     # Whole numbers may as well be counts: without a word they are numbers.
     assert GraphRecipe().settled(three_classes()).task == "regression"
     for change, message in (
-        ({"metric": "rocauc"}, "metric=rocauc does not go with classification into more than two"),
-        ({"loss": "bce"}, "loss=bce does not go with classification into more than two"),
+        ({"metric": "rocauc"}, "metric=rocauc does not go with more than two classes"),
+        ({"loss": "bce"}, "loss=bce does not go with more than two classes"),
     ):
         with pytest.raises(ConfigError, match=message):
             replace(classes, **change).settled(three_classes())

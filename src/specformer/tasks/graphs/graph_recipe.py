@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from specformer.graphs import GraphSet
 from specformer.graphs.node_targets import TargetKind
 from specformer.nn.argument_checks import check_arguments
 from specformer.tasks.recipes.settings import START, RecipeBook, build, merged, override
-from specformer.training.evaluation.graph_metrics import Loss, metric_named
+from specformer.training.evaluation.graph_metrics import Loss, Targets
 from specformer.training.evaluation.graphs import GraphMonitor, GraphPrecision
 from specformer.training.optim.schedule import GraphSchedule
 
@@ -30,17 +30,9 @@ FOREST = "forest"
 _NAMED = 8
 
 
-class _Targets(NamedTuple):
-    """What targets are, the losses that go with them, the usual one first, and the usual metric."""
-
-    told: str
-    losses: tuple[Loss, ...]
-    metric: str
-
-
-_NUMBERS = _Targets("regression", ("l1", "mse"), "rmse")
-_TWO_CLASSES = _Targets("classification into two", ("bce",), "rocauc")
-_CLASSES = _Targets("classification into more than two", ("ce",), "accuracy")
+_NUMBERS = Targets("numbers", ("l1", "mse"), ("rmse", "mae", "r2"))
+_TWO_CLASSES = Targets("two classes", ("bce",), ("rocauc", "ap", "accuracy", "f1"))
+_CLASSES = Targets("more than two classes", ("ce",), ("accuracy", "f1"))
 
 
 @dataclass(frozen=True)
@@ -170,19 +162,13 @@ class GraphRecipe:
         kind = _NUMBERS if task == "regression" else _TWO_CLASSES if binary else _CLASSES
         if kind is _CLASSES and not words:
             _check_classes(graphs.name, graphs.y)
-        metric = self.metric or (named.metric if named and named.task == task else kind.metric)
-        if (of := metric_named(metric).task) != task:
-            raise ConfigError(f"metric={metric} is for {of}; the task is {task}.")
-        if kind is _CLASSES and not metric_named(metric).several:
-            raise ConfigError(f"metric={metric} does not go with {kind.told}; accuracy does.")
+        of_set = named.metric if named and named.task == task else None
+        loss, metric = kind.judged(graphs.name, self.loss, self.metric or of_set)
         if getattr(self.model, "fingerprint", 0) and graphs.smiles is None:
             raise ConfigError(
                 f"{graphs.name}: fingerprints need molecules as SMILES, and there are none; use "
                 "model.fingerprint=0, and no forest."
             )
-        loss = self.loss or kind.losses[0]
-        if loss not in kind.losses:
-            raise ConfigError(f"loss={loss} does not go with {kind.told}.")
         standardise = self.standardise and task == "regression"
         split = settled_graph_protocol(graphs, self.split, named=named is not None)
         return replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -29,7 +29,7 @@ from specformer.tasks.recipes.settings import (
     read_settings,
     refuse_idle,
 )
-from specformer.training.evaluation.graph_metrics import Loss, metric_named
+from specformer.training.evaluation.graph_metrics import Loss, Targets
 from specformer.training.loops.nodes import Monitor
 from specformer.training.optim.schedule import Schedule
 from specformer.training.runs.environment import Precision
@@ -50,18 +50,10 @@ _TRIED_SPLITS = 3
 _QUICK_ON_CPU, _MOST_ON_CPU = 2**27, 2**30
 
 
-class _Targets(NamedTuple):
-    """A kind of targets, and the losses and metrics that go with it, the usual ones first."""
-
-    told: str
-    losses: tuple[Loss, ...]
-    metrics: tuple[str, ...]
-
-
-_NUMBERS = _Targets("numbers", ("mse", "l1"), ("rmse", "mae", "r2"))
-_TWO_CLASSES = _Targets("two classes", ("ce",), ("accuracy", "f1", "rocauc", "ap"))
-_CLASSES = _Targets("more than two classes", ("ce",), ("accuracy", "f1"))
-_LABELS = _Targets("several labels of a node", ("bce",), ("rocauc", "ap", "accuracy"))
+_NUMBERS = Targets("numbers", ("mse", "l1"), ("rmse", "mae", "r2"))
+_TWO_CLASSES = Targets("two classes", ("ce",), ("accuracy", "f1", "rocauc", "ap"))
+_CLASSES = Targets("more than two classes", ("ce",), ("accuracy", "f1"))
+_LABELS = Targets("several labels of a node", ("bce",), ("rocauc", "ap", "accuracy"))
 
 
 @dataclass(frozen=True)
@@ -213,17 +205,7 @@ class NodeRecipe:
             assert graph.y is not None
             labels = self.task == "classification" or (self.task is None and are_labels(graph.y))
             kind = _LABELS if labels else _NUMBERS
-        metric = self.metric or kind.metrics[0]
-        metric_named(metric)
-        if metric not in kind.metrics:
-            choices = ", ".join(kind.metrics)
-            raise ConfigError(
-                f"{graph.name}: metric={metric} does not go with {kind.told}; choose from "
-                f"{choices}."
-            )
-        loss = self.loss or ("l1" if metric == "mae" else kind.losses[0])
-        if loss not in kind.losses:
-            raise ConfigError(f"{graph.name}: loss={loss} does not go with {kind.told}.")
+        loss, metric = kind.judged(graph.name, self.loss, self.metric)
         task: TargetKind = "regression" if kind is _NUMBERS else "classification"
         split = settled_protocol(graph, self.split, named=graph.name in NODE_SETS)
         return replace(self, task=task, loss=loss, metric=metric, split=split)

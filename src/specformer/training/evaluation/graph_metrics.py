@@ -246,3 +246,23 @@ def metric_named(name: str) -> Metric:
     """The metric of that name."""
     check_known("metric", METRICS, name)
     return METRICS[name]
+
+
+class Targets(NamedTuple):
+    """A kind of targets, and the losses and metrics that go with it, the usual ones first."""
+
+    told: str
+    losses: tuple[Loss, ...]
+    metrics: tuple[str, ...]
+
+    def judged(self, name: str, loss: Loss | None, metric: str | None) -> tuple[Loss, str]:
+        """The loss and the metric; the usual ones for None. ``name`` is the data's, for errors."""
+        metric = metric_named(metric or self.metrics[0]).name
+        loss = loss or ("l1" if metric == "mae" else self.losses[0])
+        for what, chosen, known in (("metric", metric, self.metrics), ("loss", loss, self.losses)):
+            if chosen not in known:
+                raise ConfigError(
+                    f"{name}: {what}={chosen} does not go with {self.told}; choose from "
+                    f"{', '.join(known)}."
+                )
+        return loss, metric
