@@ -2,9 +2,9 @@ r"""Models on a user's file of molecules, with three random and three scaffold t
 
 ``python -m benchmarks.own_molecules rows esol.csv`` writes one set of graphs per test part; this
 needs RDKit. ``python -m benchmarks.own_molecules rows`` trains on them, and saves one line per part
-and model; only ``forest`` needs RDKit. Models are trained as ``specformer train`` does on such a
-file: five runs, each with its own tenth of the molecules for validation, whose predictions are
-averaged. The table shows test errors.
+and model. Models are trained as ``specformer train`` does on such a file: five runs, each with its
+own tenth of the molecules for validation, whose predictions are averaged. The table shows test
+errors.
 """
 
 from __future__ import annotations

@@ -444,6 +444,6 @@ def graph_specformer(
         rows = torch.stack([getattr(h, config["pooling"])(dim=0) for h in hidden])
     if config["fingerprint"]:
         counts = torch.stack([molecule.fingerprint.to(rows) for molecule in molecules])
-        parts = activate("relu", linear(part(state, "parts.map"), torch.log(1 + counts)))
-        rows = torch.cat([rows, parts], dim=1)
+        fragments = activate("relu", linear(part(state, "fragments.map"), torch.log(1 + counts)))
+        rows = torch.cat([rows, fragments], dim=1)
     return linear(part(state, "readout"), rows)

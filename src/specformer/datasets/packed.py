@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from specformer.errors import ConfigError, GraphError
+from specformer.errors import GraphError
 from specformer.graphs import GraphSet, find_rings, graph_set_from_pyg
 from specformer.graphs.checks import graph_numbers
-from specformer.graphs.formats.smiles import morgan_counts
+from specformer.graphs.colours import fragment_counts
 from specformer.graphs.graph_set import starts
 from specformer.kernels.segments import cut, stretches
 from specformer.spectrum import ManySpectra, PackedGraphs, decompose_many
@@ -80,7 +80,7 @@ class GraphStore:
         bond_x: ``[1 + ΣE, columns]`` real-valued features of the bonds, zeros first, or None.
         bond_counts: ``[G]`` bonds of each graph, with ``bond_x``.
         bond_start: ``[G + 1]`` where a graph's bonds start, with ``bond_x``.
-        fingerprints: ``[G, size]`` counts of each molecule's parts; None if not asked for.
+        fingerprints: ``[G, size]`` counts of each graph's fragments; None if not asked for.
     """
 
     sizes: Tensor
@@ -116,8 +116,8 @@ class GraphStore:
         """Lay out the graphs and their spectra on a device, by default the spectra's.
 
         Some models need more: ``max_ring`` adds rings of up to so many atoms
-        (:func:`~specformer.graphs.find_rings`), ``fingerprint`` adds Morgan fingerprints of so many
-        columns, computed from SMILES.
+        (:func:`~specformer.graphs.find_rings`), ``fingerprint`` adds counts of fragments in so many
+        columns (:func:`~specformer.graphs.fragment_counts`).
 
         Example:
             >>> graphs = GraphSet([2, 1], [1, 0], [[0], [1]], edge_feat=[[2]])
@@ -153,12 +153,7 @@ class GraphStore:
         if graphs.y is not None:
             arrays["y"] = graphs.y
         if fingerprint:
-            if graphs.smiles is None:
-                raise ConfigError(
-                    f"{graphs.name}: has no SMILES, which fingerprints need; choose a model "
-                    "without fingerprints."
-                )
-            arrays["fingerprints"] = morgan_counts(graphs.smiles, fingerprint)
+            arrays["fingerprints"] = fragment_counts(graphs, fingerprint)
         host_cells = np.pad(graphs.num_edges[:, None], ((0, 0), (0, 1)))
         if max_ring is not None:
             found = find_rings(graphs, max_ring)

@@ -67,8 +67,8 @@ class GraphSpecformer(SpectralModel):
         propagation_dropout: dropout rate on the weights of the bases.
         in_channels: number of numeric node features, in addition to the categorical ones.
         edge_dim: number of numeric edge features, in addition to the categorical ones.
-        fingerprint: length of Morgan fingerprints, which are embedded and concatenated to the
-            pooled nodes; 0 for none.
+        fingerprint: length of fingerprints (:func:`specformer.graphs.fragment_counts`), which are
+            embedded and concatenated to the pooled nodes; 0 for none.
         fingerprint_dropout: dropout rate on embedded fingerprints.
         init_std: standard deviation of initial embeddings and linear weights, except those of
             attention; biases start at zero. None for PyTorch's initialisation.
@@ -154,7 +154,7 @@ class GraphSpecformer(SpectralModel):
             self.last_norm = BatchNorm(hidden_channels)
         width = hidden_channels
         if fingerprint:
-            self.parts = FingerprintEmbedding(fingerprint, hidden_channels, fingerprint_dropout)
+            self.fragments = FingerprintEmbedding(fingerprint, hidden_channels, fingerprint_dropout)
             width += hidden_channels
         self.readout = nn.Linear(width, out_channels)
         self.apply_init_std()
@@ -174,7 +174,7 @@ class GraphSpecformer(SpectralModel):
         with torch.autocast(nodes.device.type, enabled=False):  # predictions in full precision
             pooled = pool(nodes, pairs.by_graph, self.pooling)
             if self.fingerprint:
-                pooled = torch.cat([pooled, self.parts(batch)], dim=1)
+                pooled = torch.cat([pooled, self.fragments(batch)], dim=1)
             return self.readout(pooled)
 
     def _with_states(

@@ -11,7 +11,7 @@ import numpy as np
 from specformer.datasets import Split
 from specformer.datasets.parts import GraphPart
 from specformer.graphs import Graph, GraphSet
-from specformer.graphs.graph_set import copies
+from specformer.graphs.colours import copies
 from specformer.tasks import estimate
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.graphs.graph_recipe import GraphRecipe

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tests.graphs.formats.pyg_data import graph_set_to_pyg
 
-from specformer.errors import ConfigError, GraphError
+from specformer.errors import GraphError
 from specformer.graphs import read_smiles
-from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES, morgan_counts
+from specformer.graphs.formats.smiles import ATOM_CARDINALITIES, BOND_CARDINALITIES
 
 ODD = [
     "C",
@@ -134,28 +134,3 @@ def test_without_rdkit_the_extra_is_named() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert "pip install 'specformer[chem]'" in done.stdout
-
-
-SMILES = ["CCO", "OCC", "c1ccccc1C(=O)O", "[Na+].[Cl-]", "C"]
-
-
-def test_counts_are_those_of_rdkits_older_function() -> None:
-    from rdkit import Chem
-    from rdkit.Chem import AllChem
-
-    found = morgan_counts(SMILES, 2048)
-    assert (found.shape, found.dtype) == ((5, 2048), np.uint8)
-    for row, text in zip(found, SMILES, strict=True):
-        expected = AllChem.GetHashedMorganFingerprint(Chem.MolFromSmiles(text), 2, 2048)
-        assert {int(i): int(row[i]) for i in row.nonzero()[0]} == expected.GetNonzeroElements()
-    np.testing.assert_array_equal(found[0], found[1])
-
-
-def test_many_count_as_255() -> None:
-    counts = morgan_counts(["C" * 400], 64)
-    assert counts.max() == 255
-
-
-def test_what_is_no_molecule_has_no_fingerprint() -> None:
-    with pytest.raises(ConfigError, match="'C1CC' is not valid SMILES"):
-        morgan_counts(["CCO", "C1CC"], 8)

@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from tests.tasks.jobs import CPU, predict_with, train_on, tune_on
 
 from specformer.errors import ConfigError
-from specformer.graphs import read_molecules
+from specformer.graphs import fragment_counts, read_molecules
 from specformer.reports.html import write_report
 from specformer.tasks.compare import compare
 from specformer.tasks.graphs.graph_models import load_graph_models
@@ -22,8 +22,6 @@ from specformer.tasks.job import run_seed
 from specformer.training.runs.folder import RunFolder
 
 pytest.importorskip("rdkit")
-from specformer.graphs.formats.smiles import morgan_counts
-
 FEW = ["model.num_trees=12", "model.fingerprint=64"]
 
 
@@ -57,7 +55,7 @@ def test_train_and_predict_are_scikit_learns_ensemble(tmp_path: Path) -> None:
     source = chains(tmp_path / "chains.csv")
     run, result = finished(tmp_path, source, runs=3, assignments=FEW)
     graphs = read_molecules(source).graphs
-    counts = morgan_counts(graphs.smiles, 64)
+    counts = fragment_counts(graphs, 64)
     recipe = graph_recipe(None, "chains", FEW, "forest")[1]
     said = []
     for number, split in enumerate(graph_splits(graphs, recipe.settled(graphs), 3, 0)):
@@ -102,7 +100,7 @@ def test_classes_of_several_targets_with_gaps(tmp_path: Path) -> None:
     recipe = graph_recipe(None, "chains", FEW, "forest")[1].settled(graphs)
     train = graph_splits(graphs, recipe, 1, 0)[0].train & ~np.isnan(graphs.y[:, 1])
     theirs = RandomForestClassifier(12, random_state=run_seed(0, 0))
-    counts = morgan_counts(graphs.smiles, 64)
+    counts = fragment_counts(graphs, 64)
     theirs.fit(counts[train], graphs.y[train, 1])
     expected = theirs.predict_proba(counts)[:, 1]
     np.testing.assert_allclose(cells(run, "probability(odd)"), expected, atol=1e-6)

@@ -2,7 +2,7 @@ r"""Baselines for many graphs (Table 3) and a random forest, each called as ``mo
 
 from specformer.baselines.graphs.cin import CIN
 from specformer.baselines.graphs.dgn import DGN
-from specformer.baselines.graphs.forest import MorganForest
+from specformer.baselines.graphs.forest import FragmentForest
 from specformer.baselines.graphs.gatedgcn import GatedGCN
 from specformer.baselines.graphs.gin import GIN, GINAK, GSN
 from specformer.baselines.graphs.gps import GPS
@@ -38,10 +38,10 @@ __all__ = [
     "GSN",
     "PNA",
     "SAN",
+    "FragmentForest",
     "GatedGCN",
     "GraphBaseline",
     "GraphGCN",
     "GraphGraphormer",
-    "MorganForest",
     "SpecGN",
 ]

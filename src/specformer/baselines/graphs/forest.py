@@ -1,4 +1,4 @@
-r"""A random forest on Morgan fingerprints."""
+r"""A random forest on counts of fragments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Leaves = Literal["numbers", "ones", "classes"]
 _LEAST = 1e-12
 
 
-class MorganForest(Pretrained):
+class FragmentForest(Pretrained):
     r"""Random forests trained by scikit-learn, one per target, stored as arrays.
 
     From `"Random Forests" <https://doi.org/10.1023/A:1010933404324>`_. With :math:`v_t(x)` the
@@ -36,9 +36,10 @@ class MorganForest(Pretrained):
         out_channels: number of targets, or of classes of one target.
         leaves: values of the leaves: ``"numbers"``, ``"ones"`` or ``"classes"``.
         num_trees: number T of trees per target.
-        fingerprint: length of the fingerprints.
+        fingerprint: length of the fingerprints (:func:`specformer.graphs.fragment_counts`).
         num_nodes: number of nodes of all trees together.
         depth: depth of the deepest tree.
+        columns: columns of categories of the nodes, and of the bonds, in the training graphs.
 
     Shapes: a batch of B graphs with fingerprints; output ``[B, out_channels]``.
     """
@@ -51,10 +52,11 @@ class MorganForest(Pretrained):
         fingerprint: int,
         num_nodes: int,
         depth: int,
+        columns: Sequence[int],
     ) -> None:
         super().__init__()
         self.config = constructor_arguments(locals())
-        check_arguments(MorganForest, self.config, depth=0)
+        check_arguments(FragmentForest, self.config, depth=0)
         self.fingerprint, self.depth = fingerprint, depth
         targets, width = (1, out_channels) if leaves == "classes" else (out_channels, 1)
         self.threshold = _fixed(num_nodes)
@@ -67,8 +69,7 @@ class MorganForest(Pretrained):
     def forward(self, batch: PackedGraphs) -> Tensor:
         if batch.fingerprints is None:
             raise ConfigError(
-                "the graphs have no fingerprints: pack them with "
-                f"fingerprint={self.fingerprint}, from SMILES."
+                f"the graphs have no fingerprints: pack them with fingerprint={self.fingerprint}."
             )
         return self.outputs(batch.fingerprints)
 
@@ -91,6 +92,7 @@ class MorganForest(Pretrained):
         targets: np.ndarray,
         leaves: Leaves,
         out_channels: int,
+        columns: Sequence[int],
         *,
         num_trees: int = 200,
         max_features: float | None = None,
@@ -105,6 +107,7 @@ class MorganForest(Pretrained):
             targets: ``[n, targets]``, NaN for missing values; each target has its own forest.
             leaves: values of the leaves.
             out_channels: number of targets, or of classes of one target.
+            columns: columns of categories of the nodes, and of the bonds.
             num_trees: number of trees per target.
             max_features: share of the columns that a split considers; by default a third for
                 numbers, and the square root of their number for classes.
@@ -129,7 +132,8 @@ class MorganForest(Pretrained):
         for name in ("left", "right"):
             joined[name] += np.repeat(starts, sizes)
         depth = max(int(tree["depth"]) for tree in trees)
-        forest = cls(out_channels, leaves, num_trees, counts.shape[1], int(sizes.sum()), depth)
+        size, num_nodes = counts.shape[1], int(sizes.sum())
+        forest = cls(out_channels, leaves, num_trees, size, num_nodes, depth, columns)
         state = {name: torch.from_numpy(array) for name, array in joined.items()}
         forest.load_state_dict({**state, "roots": torch.from_numpy(starts.reshape(-1, num_trees))})
         return forest.eval()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs.graph_set import GraphSet
@@ -181,26 +180,3 @@ def _bond(bond: Any) -> tuple[int, ...]:
 def _place(value: int, low: int, high: int) -> int:
     """Return the position of a number in ``low``..``high``; one past the end if it is outside."""
     return value - low if low <= value <= high else high - low + 1
-
-
-#: Radius of an atom's environment in bonds, as in ECFP4.
-_RADIUS = 2
-
-
-def morgan_counts(smiles: Sequence[str], size: int) -> NDArray[np.uint8]:
-    """Counts of atom environments of up to two bonds, hashed to ``size`` columns, ``[n, size]``.
-
-    Counts are at most 255. Chirality is ignored, which is RDKit's default.
-    """
-    chem, silence = rdkit()
-    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
-
-    generator = GetMorganGenerator(radius=_RADIUS, fpSize=size)
-    counts = np.zeros((len(smiles), size), dtype=np.uint8)
-    with silence():
-        for row, text in zip(counts, smiles, strict=True):
-            molecule = chem.MolFromSmiles(text)
-            if molecule is None:
-                raise ConfigError(f"{text!r} is not valid SMILES.")
-            row[:] = generator.GetCountFingerprintAsNumPy(molecule).clip(max=255)
-    return counts

@@ -161,7 +161,7 @@ class FingerprintEmbedding(nn.Module):
             raise ConfigError(
                 f"the graphs have {given}, but the model has fingerprint={self.size}: pack them "
                 f"with fingerprint={self.size}, or give a PyG Data `fingerprints` "
-                f"[1, {self.size}] of specformer.graphs.morgan_counts."
+                f"[1, {self.size}] of specformer.graphs.fragment_counts."
             )
         logs = counts.to(self.map.weight.dtype).log1p()
         return self.dropout(self.map(logs).relu())

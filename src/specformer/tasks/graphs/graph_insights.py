@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs import MorganForest
+from specformer.baselines.graphs import FragmentForest
 from specformer.datasets import GraphStore
 from specformer.graphs import GraphSet
 from specformer.nn import GraphSpecformer
@@ -73,7 +73,7 @@ def graph_insights(
         "drawn/told": np.column_stack([part.y[drawn, 0], predicted[drawn]]),
         "drawn/worst": worst,
     }
-    if not len(drawn) or isinstance(model, MorganForest):  # a forest has no atoms
+    if not len(drawn) or isinstance(model, FragmentForest):  # a forest has no atoms
         return found
     outcome = outputs.argmax(dim=1) if recipe.loss == "ce" else torch.zeros(len(part)).long()
     chosen = part.subset(drawn)

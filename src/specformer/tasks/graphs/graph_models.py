@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from specformer.baselines.graphs import GRAPH_BASELINES, MorganForest
+from specformer.baselines.graphs import GRAPH_BASELINES, FragmentForest
 from specformer.datasets import GRAPH_SETS, GraphStore, Split
 from specformer.errors import ConfigError, RunError, check_known
 from specformer.files.checked_tensors import checksum
@@ -125,7 +125,7 @@ def graph_model(
 def load_graph_models(run: RunFolder) -> list[Pretrained]:
     """The models of a finished run."""
     name = run.result("model")["model"]
-    others: dict[str, type[Pretrained]] = {**GRAPH_BASELINES, FOREST: MorganForest}
+    others: dict[str, type[Pretrained]] = {**GRAPH_BASELINES, FOREST: FragmentForest}
     kind = others.get(name, GraphSpecformer)
     return [kind.from_pretrained(folder) for folder in run.model_folders()]
 
@@ -138,14 +138,17 @@ def packed_for(model: nn.Module, graphs: GraphSet, spectra: ManySpectra) -> Grap
 
 def same_columns(graphs: GraphSet, model: Pretrained) -> None:
     """Refuse graphs whose nodes and bonds have other columns than a trained model knows."""
-    if isinstance(model, MorganForest):  # it looks at SMILES
-        return
-    for what, found, expected in (
-        ("features of atoms", graphs.node_feat.shape[1], len(model.config["node_cardinalities"])),
-        ("features of bonds", graphs.edge_feat.shape[1], len(model.config["edge_cardinalities"])),
-        ("numbers of atoms", graphs.num_features, model.config["in_channels"]),
-        ("numbers of bonds", graphs.num_edge_features, model.config.get("edge_dim", 0)),
-    ):
+    config = model.config
+    checks: list[tuple[str, int, int]] = []
+    if isinstance(model, FragmentForest):  # it ignores numbers
+        atoms, bonds = config["columns"]
+    else:
+        atoms, bonds = len(config["node_cardinalities"]), len(config["edge_cardinalities"])
+        checks += [("numbers of atoms", graphs.num_features, config["in_channels"])]
+        checks += [("numbers of bonds", graphs.num_edge_features, config.get("edge_dim", 0))]
+    checks += [("features of atoms", graphs.node_feat.shape[1], atoms)]
+    checks += [("features of bonds", graphs.edge_feat.shape[1], bonds)]
+    for what, found, expected in checks:
         if found != expected:
             raise RunError(f"{graphs.name}: {found} {what}, the model was trained on {expected}.")
 

@@ -24,7 +24,7 @@ from specformer.training.optim.schedule import GraphSchedule
 logger = logging.getLogger(__name__)
 
 _BOOK = RecipeBook("molecules.yaml")
-#: The name of :class:`~specformer.baselines.graphs.MorganForest`, no model of the paper's.
+#: The name of :class:`~specformer.baselines.graphs.FragmentForest`, no model of the paper's.
 FOREST = "forest"
 #: Targets that a notice names.
 _NAMED = 8
@@ -86,7 +86,7 @@ class BaselineModel:
 
 @dataclass(frozen=True)
 class ForestModel:
-    """A forest's settings, see :meth:`specformer.baselines.graphs.MorganForest.grown`."""
+    """A forest's settings, see :meth:`specformer.baselines.graphs.FragmentForest.grown`."""
 
     num_trees: int = 200
     max_features: float | None = None
@@ -164,11 +164,6 @@ class GraphRecipe:
             _check_classes(graphs.name, graphs.y)
         of_set = named.metric if named and named.task == task else None
         loss, metric = kind.judged(graphs.name, self.loss, self.metric or of_set)
-        if getattr(self.model, "fingerprint", 0) and graphs.smiles is None:
-            raise ConfigError(
-                f"{graphs.name}: fingerprints need molecules as SMILES, and there are none; use "
-                "model.fingerprint=0, and no forest."
-            )
         standardise = self.standardise and task == "regression"
         split = settled_graph_protocol(graphs, self.split, named=named is not None)
         return replace(

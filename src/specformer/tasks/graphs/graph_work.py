@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from specformer.baselines.graphs.forest import Leaves, MorganForest
+from specformer.baselines.graphs.forest import FragmentForest, Leaves
 from specformer.datasets import GRAPH_SETS, GraphStore, Split, graph_set, graph_split
 from specformer.datasets.molecule_splits import graph_folds, resampled_splits
 from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError
 from specformer.graphs import GraphSet
-from specformer.graphs.graph_set import shared_with
+from specformer.graphs.colours import shared_with
 from specformer.nn.pretrained import Pretrained
 from specformer.spectrum import ManySpectra, decompose_many
 from specformer.spectrum.many.spectra import fetch_or_solve
@@ -154,6 +154,11 @@ class GraphWork(Work):
         if splits is None:
             splits = graph_splits(graphs, recipe, job.runs, job.seed)
         check_parts(graphs.name, graphs.y, recipe.metric, splits, "graphs")
+        if job.model == FOREST and (graphs.num_features or graphs.num_edge_features):
+            logger.warning(
+                "%s: a forest ignores the numbers of nodes and edges; it looks at categories only.",
+                graphs.name,
+            )
         work = cls(graphs, splits, job.model, recipe, job.seed, place.device, start=start)
         if job.model != FOREST:
             work.first_model()  # refuses settings that no model can have, before the spectra
@@ -387,11 +392,12 @@ def grow_forest(
     counts, y = task.store.fingerprints.cpu(), task.store.y.double().cpu()
     options = asdict(settings)
     del options["fingerprint"]
-    forest = MorganForest.grown(
+    forest = FragmentForest.grown(
         counts[task.train].numpy(),
         y[task.train].numpy(),
         _LEAVES[task.loss],
         outputs,
+        (task.store.nodes.shape[1], task.store.bond_table.shape[1]),
         seed=seed,
         threads=torch.get_num_threads(),
         **options,
