@@ -47,6 +47,26 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _PROBE = "import slepc4py, petsc4py, numpy"
 _MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
 _SECONDS_TO_END = 5.0
+#: A guard: once its standard input ends, the process that waits for the answer has died. It then
+#: ends mpirun, which takes some time to stop its ranks, and removes the folders.
+_GUARD = """
+import os, shutil, signal, sys, time
+group, seconds, *folders = sys.argv[1:]
+os.read(0, 1)
+end = time.monotonic() + float(seconds)
+try:
+    os.killpg(int(group), signal.SIGTERM)
+    while time.monotonic() < end:
+        time.sleep(0.1)
+        os.killpg(int(group), 0)
+    os.killpg(int(group), signal.SIGKILL)
+except ProcessLookupError:
+    pass
+for _ in range(50):  # a rank may still be writing
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    time.sleep(0.1)
+"""
 #: How many of mpirun's own lines are kept; its reason for stopping comes first.
 _LINES = 50
 
@@ -168,7 +188,7 @@ def launch(
     logger.debug("slepc: %s", " ".join(command))
     failures: list[str] = []
     others: list[str] = []
-    with _running([*command, *map(str, folders)], environment) as process:
+    with _running(command, list(map(str, folders)), environment) as process:
         assert process.stdout is not None
         for line in process.stdout:
             mark, _, rest = line.rstrip().partition(" ")
@@ -286,16 +306,24 @@ def _mpi_settings(*, local: bool) -> dict[str, str]:
 
 
 @contextmanager
-def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a process and end it when the block is left, also by an error."""
+def _running(
+    command: list[str], folders: list[str], environment: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a process and end it when the block is left, also by an error, or if we are killed."""
     process = subprocess.Popen(
-        command,
+        [*command, *folders],
         env=environment,
-        stdin=subprocess.PIPE,  # never written to; its end tells the ranks that we died
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        start_new_session=True,
+    )
+    watch = [sys.executable, "-I", "-S", "-c", _GUARD]
+    guard = subprocess.Popen(
+        [*watch, str(process.pid), str(_SECONDS_TO_END), *folders],
+        stdin=subprocess.PIPE,  # never written to
         start_new_session=True,
     )
     try:
@@ -309,6 +337,8 @@ def _running(command: list[str], environment: dict[str, str]) -> Iterator[subpro
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        for stream in (process.stdin, process.stdout):
+        guard.kill()
+        guard.wait()
+        for stream in (guard.stdin, process.stdout):
             if stream is not None:
                 stream.close()

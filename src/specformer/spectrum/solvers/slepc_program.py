@@ -1,8 +1,7 @@
 r"""The MPI program behind :mod:`.slepc`: ``mpirun -n RANKS python slepc_program.py FOLDER…``.
 
 It needs numpy, petsc4py and slepc4py only, so that any Python that has them can run it. Each folder
-holds a problem and receives its answer. Every rank reads and writes its own rows. When standard
-input ends, the process that waits for the answer has died: the ranks stop and remove the folders.
+holds a problem and receives its answer. Every rank reads and writes its own rows.
 
 A Krylov method started from one vector can miss copies of a repeated eigenvalue. So what was found
 is deflated and the rest searched again, until nothing at or before the cut is left. For a large
@@ -13,10 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +55,9 @@ def main(folders: list[str]) -> None:
         )
     versions = [".".join(map(str, part.Sys.getVersion())) for part in (SLEPc, PETSc)]
     if PETSc.COMM_WORLD.rank == 0:
-        threading.Thread(target=end_with_parent, args=[folders], daemon=True).start()
         say("note", "SLEPc {} over PETSc {} on {} ranks".format(*versions, PETSc.COMM_WORLD.size))
     for folder in folders:
         answer(Path(folder))
-
-
-def end_with_parent(folders: list[str]) -> None:
-    """Wait for the end of standard input, which means that our parent died; remove folders."""
-    while os.read(0, 1):
-        pass
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
-    os._exit(1)
 
 
 def say(kind: str, text: object) -> None:
