@@ -10,9 +10,10 @@ import torch
 from hypothesis import given, settings
 from tests.spectrum.known_graphs import CLOSED_FORMS, SMALL, adjacency, closed_form, graphs, union
 
+from specformer.datasets import grid_graph
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
-from specformer.spectrum import Tokens, approximate
+from specformer.spectrum import Tokens, approximate, devices
 from specformer.spectrum.implicit import density
 
 ISOLATED = ["one", "zero"]
@@ -136,3 +137,15 @@ def test_bad_counts(name: str, value: object) -> None:
 def test_bad_seeds(seed: object) -> None:
     with pytest.raises(SpectrumError, match=f"seed={seed} must be a whole number, at least 0"):
         estimated(SMALL["ring"], seed=seed)
+
+
+def test_memory_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 probes, 128 steps and 40,000 nodes are 82 million numbers."""
+    monkeypatch.setattr(devices, "available_bytes", lambda device: 2**29)
+    message = (
+        r"the density of 40,000 nodes needs about 0\.6 GiB on cpu with steps=128, 0\.5 GiB are "
+        "free; pass fewer steps"
+    )
+    with pytest.raises(SpectrumError, match=message):
+        approximate(grid_graph(200, 200))
+    assert approximate(grid_graph(200, 200), steps=2, degree=1).tokens.weights.sum() == 40_000

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specformer.errors import SpectrumError
+from specformer.spectrum import devices
 from specformer.spectrum.eigenpairs import Tokens, group_starts, whole_numbers
 from specformer.spectrum.landmarks import gauss_quadrature
 from specformer.spectrum.products import check_count
@@ -120,7 +122,9 @@ def _averaged(
     n = operator.shape[1]
     generator = np.random.default_rng(seed)
     values, weights = [], []
-    count, rows = min(probes, n), max(1, _HELD // (n * steps))
+    count = min(probes, n)
+    rows = min(count, max(1, _HELD // (n * steps)))
+    _check_memory(rows * operator.shape[0] * steps, n, steps, operator.device)
     for first in range(0, count, rows):
         last = min(first + rows, count)
         start = np.zeros((last - first, n), dtype=np.int8)
@@ -134,6 +138,16 @@ def _averaged(
         weights.append(omega.ravel())
     joined = np.concatenate(weights)
     return _merged(np.concatenate(values), joined * (rest.size / joined.sum()))
+
+
+def _check_memory(numbers: int, num_nodes: int, steps: int, device: torch.device) -> None:
+    """Refuse Lanczos vectors of more numbers than there is memory for."""
+    need, free = 8 * numbers, devices.available_bytes(device)
+    if need > free:
+        raise SpectrumError(
+            f"the density of {num_nodes:,} nodes needs about {devices.gib(need)} on {device} with "
+            f"steps={steps}, {devices.gib(free)} are free; pass fewer steps to sf.approximate."
+        )
 
 
 def _gauss_rules(
