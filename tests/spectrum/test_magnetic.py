@@ -132,3 +132,13 @@ def test_what_is_for_real_spectra_says_so() -> None:
     with pytest.raises(sf.ConfigError, match="needs real eigenvectors"):
         sf.Specformer(3, 8, 4, bases="ffn")(torch.rand(7, 3), spectrum)
     assert spectrum.to(torch.float64).eigenvectors.dtype == torch.complex128
+
+
+def test_signals_that_do_not_fit_are_named() -> None:
+    spectrum = sf.decompose([[0, 1, 2], [1, 2, 0]], charge=0.25)
+    with pytest.raises(
+        sf.SpecformerError, match=r"x has shape \[4, 2\], but the spectrum has 3 nodes"
+    ):
+        spectrum.gft(torch.ones(4, 2))
+    with pytest.raises(sf.SpecformerError, match="coefficients must be a tensor, not list"):
+        spectrum.igft([1.0, 0.0, 0.0])  # type: ignore[arg-type]

@@ -293,6 +293,7 @@ def test_a_row_of_numbers_is_transformed_and_back() -> None:
         (torch.ones(7).double(), torch.ones(7), r"x is torch.float64, .* x.to\(spectrum.dtype\)"),
         (torch.ones(7), torch.ones(7).double(), "response is torch.float64, but the spectrum"),
         (np.ones(7), torch.ones(7), "x must be a tensor, not ndarray"),
+        (torch.eye(7).to_sparse(), torch.ones(7), r"x is sparse; pass x\.to_dense\(\)"),
         (torch.ones(7), torch.exp, "response must be a tensor, not builtin"),
         (torch.ones(7), torch.tensor(1.0), r"response has shape \[\], but \[..., 7, channels\]"),
     ],

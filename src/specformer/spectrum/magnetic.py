@@ -21,7 +21,7 @@ from torch import Tensor
 
 from specformer.errors import SpectrumError
 from specformer.spectrum.eigenpairs import canonical_signs, check_eigenpairs, distinct, snap
-from specformer.spectrum.products import as_columns
+from specformer.spectrum.products import as_columns, check_signal
 from specformer.spectrum.solvers import dense
 from specformer.spectrum.spectrum import REAL, SolveReport, Spectrum
 
@@ -57,13 +57,16 @@ class MagneticSpectrum(Spectrum):
 
     def gft(self, x: Tensor) -> Tensor:
         r"""Coefficients :math:`U^* x` of ``[n]`` or ``[..., n, channels]``, real or complex."""
-        columns = as_columns(x).to(self.eigenvectors.dtype)
-        out: Tensor = self.eigenvectors.mH @ columns
+        columns = as_columns(x)
+        check_signal(columns, self.num_nodes, None)
+        out: Tensor = self.eigenvectors.mH @ columns.to(self.eigenvectors.dtype)
         return out if x.dim() > 1 else out.squeeze(-1)
 
     def igft(self, coefficients: Tensor) -> Tensor:
         r"""The complex signal :math:`U \hat x` of ``[q]`` or ``[..., q, channels]``."""
-        out: Tensor = self.eigenvectors @ as_columns(coefficients).to(self.eigenvectors.dtype)
+        columns = as_columns(coefficients)
+        check_signal(columns, self.num_eigenpairs, None, "coefficients", "eigenpairs")
+        out: Tensor = self.eigenvectors @ columns.to(self.eigenvectors.dtype)
         return out if coefficients.dim() > 1 else out.squeeze(-1)
 
     def _filtered(self, x: Tensor, gains: Tensor) -> Tensor:

@@ -27,13 +27,15 @@ def as_columns(x: Any) -> Any:
 
 
 def check_signal(
-    x: Any, count: int, dtype: torch.dtype, name: str = "x", of: str = "nodes"
+    x: Any, count: int, dtype: torch.dtype | None, name: str = "x", of: str = "nodes"
 ) -> None:
-    """Refuse a signal that is not ``[..., count, channels]`` in this precision."""
+    """Refuse a signal that is not ``[..., count, channels]`` in this precision; None for any."""
     if not isinstance(x, Tensor):
         raise SpectrumError(f"{name} must be a tensor, not {type(x).__name__}.")
+    if x.layout != torch.strided:
+        raise SpectrumError(f"{name} is sparse; pass {name}.to_dense().")
     # Under autocast, products convert their factors to one precision.
-    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+    if dtype not in (None, x.dtype) and not torch.is_autocast_enabled(x.device.type):
         raise SpectrumError(
             f"{name} is {x.dtype}, but the spectrum {dtype}; pass {name}.to(spectrum.dtype), "
             f"or convert the spectrum."
