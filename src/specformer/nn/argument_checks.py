@@ -176,7 +176,8 @@ def check_call(
     if not isinstance(spectrum, Spectrum | ImplicitSpectrum):
         kind = type(spectrum).__name__
         raise ConfigError(
-            f"spectrum must come from sf.decompose or sf.approximate, not be a {kind}."
+            "spectrum must come from sf.decompose or sf.approximate, or be the data.spectrum of "
+            f"sf.AddSpectrum, not a {kind}."
         )
     if landmarks is not None and not isinstance(landmarks, Keys):
         given = type(landmarks).__name__

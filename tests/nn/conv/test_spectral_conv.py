@@ -73,7 +73,7 @@ def test_refuses(arguments: dict[str, Any], message: str) -> None:
     [
         (torch.ones(5, 1), SPECTRUM, r"x has shape \[5, 1\], .* the model in_channels=4"),
         (torch.ones(3, 4), SPECTRUM, r"x has shape \[3, 4\], but the spectrum has 5 nodes"),
-        (torch.ones(5, 4), RING, "spectrum must come from sf.decompose .* not be a Tensor"),
+        (torch.ones(5, 4), RING, "spectrum must come from sf.decompose .* not a Tensor"),
         (torch.ones(5, 4).to_sparse(), SPECTRUM, "x must be a dense tensor, not a tensor of"),
         (torch.ones(5, 4), SPECTRUM, "convert them to one dtype"),
     ],
