@@ -1,4 +1,4 @@
-r"""What the filter attends over, and the encoder with fewer points: distinct ones, landmarks."""
+r"""What the filter attends over: distinct eigenvalues or landmarks, and its encoder there."""
 
 from __future__ import annotations
 
