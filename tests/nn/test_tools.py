@@ -277,6 +277,17 @@ def test_hooks_of_convolutions_are_called() -> None:
     torch.testing.assert_close(seen[1], expected)
 
 
+@pytest.mark.parametrize("case", [of_nodes, of_graphs])
+def test_hooks_of_filters_are_called(case: Callable[[], Case]) -> None:
+    model, arguments = case()
+    seen: list[Tensor] = []
+    for filt in model.filters:
+        filt.register_forward_hook(lambda *call: seen.append(call[-1]))
+    model.eval()(*arguments)
+    assert len(seen) == len(model.filters)
+    assert torch.equal(seen[0], model.responses(arguments[-1])[0])
+
+
 def test_hooks_of_attention_are_called() -> None:
     """Among them those of PyTorch's pruning, which make the weight anew at every call."""
     model, arguments = of_nodes()

@@ -265,11 +265,20 @@ class SpectralFilter(Resettable):
         kind = JointDecoder if decoder == "joint" else HeadsDecoder
         self.decoder = kind(hidden_channels, num_heads)
 
-    def forward(self, eigenvalues: Tensor) -> Tensor:
-        """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]``, in any order and with repeats."""
-        check_eigenvalues(eigenvalues, self.encoder.embedding.weight.dtype)
-        tokens, index = distinct_tokens(eigenvalues)
-        return self.decode(tokens, index=index)
+    def forward(
+        self,
+        eigenvalues: Tensor | EigenvalueSet,
+        landmarks: Keys | None = None,
+        index: Tensor | None = None,
+    ) -> Tensor:
+        """New eigenvalues ``[q, heads]`` for eigenvalues ``[q]``, in any order and with repeats.
+
+        Instead of all eigenvalues, models give the tokens of :meth:`decode`.
+        """
+        if not isinstance(eigenvalues, EigenvalueSet):
+            check_eigenvalues(eigenvalues, self.encoder.embedding.weight.dtype)
+            eigenvalues, index = distinct_tokens(eigenvalues)
+        return self.decode(eigenvalues, landmarks, index)
 
     def decode(
         self, tokens: EigenvalueSet, landmarks: Keys | None = None, index: Tensor | None = None

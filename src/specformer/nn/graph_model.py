@@ -27,6 +27,7 @@ from specformer.nn.conv.graph_conv import (
 from specformer.nn.conv.pair_states import PairUpdate, bond_vectors, diagonal_rows, shared_rings
 from specformer.nn.filter import DecoderKind, SpectralFilter
 from specformer.nn.layers.batch_norm import Activation, BatchNorm
+from specformer.nn.layers.linear import has_hooks
 from specformer.nn.node_model import Sharing
 from specformer.nn.pretrained import constructor_arguments
 from specformer.nn.spectral_model import SpectralModel
@@ -209,7 +210,8 @@ class GraphSpecformer(SpectralModel):
         self, tokens: EigenvalueSet, landmarks: Keys | None = None, index: Tensor | None = None
     ) -> list[Tensor]:
         filters = cast("list[SpectralFilter]", list(self.filters))
-        if len(filters) > 1 and isinstance(tokens, FlatSpectra):
+        alone = len(filters) == 1 or any(has_hooks(filt) for filt in filters)
+        if isinstance(tokens, FlatSpectra) and not alone:
             return list(decode_together(filters, tokens).unbind(0))
         return super().decoded(tokens, landmarks, index)
 
@@ -221,18 +223,5 @@ def decode_together(filters: Sequence[SpectralFilter], tokens: EigenvalueSet) ->
     copies them, but launches one chain of kernels instead of one per filter.
     """
     parameters = [dict(filt.named_parameters()) for filt in filters]
-    stacked = {
-        f"filter.{name}": torch.stack([own[name] for own in parameters]) for name in parameters[0]
-    }
-    return functional_call(_Decoding(filters[0]), stacked, (tokens,))
-
-
-class _Decoding(nn.Module):
-    """A module whose forward pass is :meth:`SpectralFilter.decode`."""
-
-    def __init__(self, filt: SpectralFilter) -> None:
-        super().__init__()
-        self.filter = filt
-
-    def forward(self, tokens: EigenvalueSet) -> Tensor:
-        return self.filter.decode(tokens)
+    stacked = {name: torch.stack([own[name] for own in parameters]) for name in parameters[0]}
+    return functional_call(filters[0], stacked, (tokens,))

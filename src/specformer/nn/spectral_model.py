@@ -40,8 +40,7 @@ class SpectralModel(Pretrained):
         self, tokens: EigenvalueSet, landmarks: Keys | None = None, index: Tensor | None = None
     ) -> list[Tensor]:
         """The result of :meth:`SpectralFilter.decode` for every filter."""
-        filters = [cast(SpectralFilter, filt) for filt in self.filters]
-        return [filt.decode(tokens, landmarks, index) for filt in filters]
+        return [filt(tokens, landmarks, index) for filt in self.filters]
 
     def reset_parameters(self) -> None:
         """Initialise all parameters again, as the constructor does."""

@@ -75,7 +75,7 @@ class SpectralConv(Resettable):
 
     def forward(self, x: Tensor, spectrum: AnySpectrum) -> Tensor:
         check_call(x, spectrum, self.in_channels, self.lin.weight.dtype)
-        response = self.filter.decode(*tokens_of(spectrum, None))
+        response = self.filter(*tokens_of(spectrum, None))
         out = self.activation(self.norm(self.lin(self.bases(x, response, spectrum))))
         return out + x if self.residual else out
 
