@@ -106,6 +106,7 @@ def test_the_report_and_the_text_say_which_hold(compared: Comparison) -> None:
     for row in compared.rows:
         assert f'<a href="{row["folder"]}/report.html">' in page
         assert f">{row['recipe']}<" in page
+    assert page.count(">Recipe<") == 1  # the standings alone have the costs
     assert "Which differences hold" in page
     assert "All pairs: the model of the row minus that of the column" in page
     assert text.splitlines()[0].startswith("model ")

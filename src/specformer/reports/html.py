@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,11 @@ def _page(
     for kind, section in _SECTIONS.items():
         rows = Rows.of(kind, result, arrays)
         if rows.entries:
-            sections.append(section(rows))
+            made = section(rows)
+            if "differences" in result:  # the first section has the standings
+                shown = [each for each in made.blocks if not getattr(each, "in_standings", False)]
+                made = replace(made, blocks=shown)
+            sections.append(made)
     code = files("specformer.reports").joinpath("templates/report.js").read_text(encoding="utf-8")
     # The page's content policy allows only the script with this hash.
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()

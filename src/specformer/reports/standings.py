@@ -178,26 +178,33 @@ def _standings(result: Result) -> Table:
     other = styles[result["against"]].label
     points = " in points" if metric.name == "accuracy" else ""
     lines = []
-    for row in result["rows"]:
+    for row in Rows.of("rows", result, {}).entries:
         difference = row["difference"]
         cells = (
-            Cell(figure(result, row["test"]), value=row["test"]["mean"]),
-            Cell(figure(result, row["val"]), value=row["val"]["mean"]),
+            Cell(row.trained_by),
+            _reached_cell(result, row["test"]),
+            _reached_cell(result, row["val"]),
             _signed_cell(result, difference),
             Cell(p_value(difference), value=difference and difference["p_holm"]),
             Cell(numbers.count(row["parameters"]), value=row["parameters"]),
             Cell(numbers.duration(row["seconds"]), value=row["seconds"]),
         )
-        lines.append(Row(styles[row["name"]], cells))
+        lines.append(Row(row.look, cells))
     caption = (
         f"The best first. The difference to {other}{points} is bold where it holds; intervals are "
         "of 95%."
     )
     columns = (
-        f"Test {metric.label}", "Validation", f"To {other}", "p (Holm)", "Parameters",
-        "Time, in all",
+        "Recipe", f"Test {metric.label}", "Validation", f"To {other}", "p (Holm)", "Parameters",
+        "Time",
     )  # fmt: skip
     return Table(caption, columns, tuple(lines))
+
+
+def _reached_cell(result: Result, reached: Mapping[str, Any]) -> Cell:
+    """A mean in a table, with its interval below."""
+    mean, _, spread = figure(result, reached).partition(" ")
+    return Cell(mean, spread, value=reached["mean"])
 
 
 def _signed_cell(result: Result, difference: Mapping[str, Any] | None) -> Cell:

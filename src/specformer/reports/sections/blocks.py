@@ -35,11 +35,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A caption, column heads, and rows."""
+    """A caption, column heads, and rows.
+
+    ``in_standings``: the table of compared models, where there is one, says the same.
+    """
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    in_standings: bool = False
 
     def __bool__(self) -> bool:
         return any(cell.text != numbers.NONE for row in self.rows for cell in row.cells)

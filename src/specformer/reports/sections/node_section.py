@@ -175,6 +175,7 @@ def _accuracies(rows: Rows) -> Iterator[Block]:
         metric="test",
         lower=False,
         write=numbers.percent,
+        in_standings=True,
     )
 
 

@@ -29,6 +29,7 @@ def comparison(
     metric: str,
     lower: bool,
     write: Callable[..., str] = numbers.error,
+    in_standings: bool = False,
 ) -> Table:
     """One metric of every model (down) on every filter or data set (across).
 
@@ -39,6 +40,7 @@ def comparison(
         metric: the key of the figures.
         lower: whether the lowest figure is the best.
         write: writes a figure as text.
+        in_standings: the table's.
     """
     columns = tuple(dict.fromkeys(str(entry[across]) for entry in rows.entries))
     found = {(entry.look, str(entry[across])): entry.get(metric) or {} for entry in rows.entries}
@@ -63,7 +65,7 @@ def comparison(
         return Cell(text, spread, best=text == best.get(column), value=mean)
 
     lines = (Row(style, tuple(cell(style, column) for column in columns)) for style in rows.looks)
-    return Table(caption, columns, tuple(lines))
+    return Table(caption, columns, tuple(lines), in_standings)
 
 
 def compared(rows: Rows) -> Iterator[Table]:
@@ -85,6 +87,7 @@ def compared(rows: Rows) -> Iterator[Table]:
                 across="dataset",
                 metric=key,
                 lower=metric.lower,
+                in_standings=key == "test",
             )
 
 
@@ -138,7 +141,7 @@ def costs(rows: Rows) -> Table:
     columns = ("Recipe", "Parameters", "Runs", "Mean epochs", "Training, all runs")
     told = 0 if any(entry.get("recipe") for entry in rows.entries) else 1
     kept = tuple(Row(line.look, line.cells[told:]) for line in lines)
-    return Table(f"What it took{over}.", columns[told:], kept)
+    return Table(f"What it took{over}.", columns[told:], kept, in_standings=True)
 
 
 def prepared_features(rows: Rows) -> Listing:
