@@ -197,6 +197,29 @@ def test_masks_of_the_data_are_taken():
     assert own.score(data) == pytest.approx(own.result_["test"]["mean"], abs=1e-6)
 
 
+def test_a_node_is_scored_by_the_models_that_did_not_learn_from_it():
+    folds = sf.NodeClassifier(
+        "gcn", epochs=5, runs=5, settings={"split": "kfold-5"}, device="cpu"
+    ).fit(GRAPH)
+    splits = make_splits(GRAPH, "kfold-5", 5, seed=0)
+    assert folds.result_["nodes"][0]["splits"] == [split.fingerprint for split in splits]
+    predicted = np.full(NODES, -1)
+    for split, *one in zip(splits, folds.models_, folds._predictor.prepared, strict=True):
+        own = copy.copy(folds)
+        own._predictor = replace(folds._predictor, models=one[:1], prepared=one[1:])
+        predicted[split.test] = own.predict(GRAPH)[split.test]
+    assert folds.score(GRAPH) == accuracy_score(GRAPH.y, predicted)
+    three = make_splits(GRAPH, "random-60-20-20", 3, seed=3)
+    masks = {
+        f"{part}_mask": np.stack([getattr(split, part) for split in three], axis=1)
+        for part in ("train", "val", "test")
+    }
+    data = replace(GRAPH, **masks)  # the first of its splits is learned from
+    first = sf.NodeClassifier("gcn", epochs=5, device="cpu").fit(data)
+    tested = three[0].test
+    assert first.score(data) == accuracy_score(GRAPH.y[tested], first.predict(data)[tested])
+
+
 def test_numbers():
     y = 2.0 + 30.0 * GRAPH.x[:, 0]
     own = sf.NodeRegressor("mlp", epochs=150, device="cpu", metric="mae").fit(GRAPH, y)
@@ -358,14 +381,16 @@ def test_without_features_those_of_the_structure_are_used():
             lambda: sf.NodeClassifier(settings={"split": "kfold-5"}).fit(GRAPH, mask=range(50)),
             "settings.'split'. would change nothing",
         ),
+        (lambda: sf.load("comparison"), "is not a run of `specformer train`"),
         (lambda: fitted().score(GRAPH, [0, 1]), "y must have 120 rows, not 2"),
         (lambda: fitted().score(GRAPH, [None] * NODES), "none of the nodes that count"),
         (lambda: sf.NodeRegressor().fit(GRAPH, ["a"] * NODES), "y must hold numbers"),
         (lambda: sf.NodeRegressor().fit(GRAPH, [1.0, 2.0]), "y must have 120 rows"),
     ],
 )
-def test_what_cannot_be_is_said(act, message):
-    with pytest.raises((ConfigError, GraphError), match=message):
+def test_what_cannot_be_is_said(here, act, message):
+    RunFolder.create("comparison", {"command": "compare"})
+    with pytest.raises((ConfigError, GraphError, RunError), match=message):
         act()
 
 

@@ -41,6 +41,11 @@ def load(folder: str | Path) -> Estimator:
         (100,)
     """
     run = RunFolder.open(folder)
+    if run.config().get("command") != "train":
+        raise RunError(
+            f"{folder}: is not a run of `specformer train` or a saved estimator; of a comparison, "
+            "name the folder of one model."
+        )
     result = run.result("kind")
     kind = _KINDS.get((str(result["kind"]), str(result.get("task") or "classification")))
     if kind is None:

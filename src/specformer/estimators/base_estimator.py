@@ -118,7 +118,7 @@ class Estimator(BaseEstimator, ABC):
         config = run.config()
         own = cls(
             config["model"],
-            recipe=str(run.path / CONFIG),
+            recipe=str(run.path.resolve() / CONFIG),
             runs=len(run.model_folders()),
             random_state=config["seed"],
         )
@@ -256,10 +256,13 @@ class Classifier(ClassifierMixin):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every node or graph ``[n]``, or its labels ``[n, labels]``."""
-        chances = self.predict_proba(X)
+        return self._predicted(self.predict_proba(X))
+
+    def _predicted(self, chances: np.ndarray) -> np.ndarray:
         if isinstance(self.classes_, list):
             return np.asarray(chances > 0.5).astype(np.int64)
-        return self.classes_[chances.argmax(axis=1)]
+        found: np.ndarray = self.classes_[chances.argmax(axis=1)]
+        return found
 
     def _name_classes(self) -> None:
         names, count = self.result_.get("classes"), len(self.result_.get("targets", ()))
@@ -281,7 +284,9 @@ class Regressor(RegressorMixin):
 
     def predict(self, X: Any) -> np.ndarray:
         """The number of every node or graph ``[n]``, or its numbers ``[n, targets]``."""
-        found: np.ndarray = self._outputs(X)
+        return self._predicted(self._outputs(X))
+
+    def _predicted(self, found: np.ndarray) -> np.ndarray:
         return found[:, 0] if found.shape[1] == 1 else found
 
 

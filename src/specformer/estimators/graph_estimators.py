@@ -55,8 +55,9 @@ class GraphEstimator(Estimator):
             raise GraphError("the graphs have no targets; pass y")
         known = ~np.asarray(np.isnan(graphs.y).all(axis=1))
         job, place = self._resolve(), self._place()
-        if job.settings.targets is not None:
+        if any(change.startswith("targets=") for change in job.changes):
             raise ConfigError("settings['targets'] would change nothing: pass those targets as y.")
+        job = replace(job, settings=replace(job.settings, targets=None))  # a run's own recipe
         has_classes = self.task == "classification" and graphs.num_tasks == 1
         classes = graphs.y[:, 0] if has_classes else np.zeros(len(graphs))
         splits = self._split_train(job, known, np.zeros_like(known), classes)

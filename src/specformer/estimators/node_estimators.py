@@ -121,7 +121,9 @@ class NodeEstimator(SingleGraphEstimator):
     def _read_models(self, run: RunFolder) -> None:
         super()._read_models(run)
         if (run.path / DATA).is_file():  # that `save` wrote
-            self._graph = read_graph(run.path / DATA)
+            graph = read_graph(run.path / DATA)
+            if graph.num_splits == len(self.models_):  # earlier versions wrote the user's masks
+                self._graph = graph
 
     def _tested(self, data: Any, y: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
         """True and predicted labels of the nodes that count."""
@@ -135,17 +137,20 @@ class NodeEstimator(SingleGraphEstimator):
         if len(values) != graph.num_nodes:
             raise GraphError(f"y must have {graph.num_nodes} rows, not {len(values)}")
         values = values.reshape(-1) if is_column(values) else values
-        counted = self._counted(graph, values, mask)
+        held = self._held_out(graph, values, mask)
+        counted = held.any(axis=1)
         if not counted.any():
             raise GraphError("none of the nodes that count has a label; pass other y or mask")
-        true, predicted = values[counted], self.predict(data)[counted]
+        each, judges = self._each(data).numpy()[:, counted], held[counted].T[..., None]
+        true = values[counted]
+        predicted = self._predicted((each * judges).sum(axis=0) / judges.sum(axis=0))
         if y is None and true.ndim == 1 and graph.class_names:
             true = as_labels(graph.class_names)[true]
         return true.reshape(predicted.shape), predicted
 
     @abstractmethod
-    def predict(self, data: Any) -> np.ndarray:
-        """Predictions for every node."""
+    def _predicted(self, outputs: np.ndarray) -> np.ndarray:
+        """What the mean of outputs says: classes, labels or numbers."""
 
     def _splits(self, job: Job, graph: Graph, mask: Any) -> list[Split]:
         chosen = as_mask(mask, graph.num_nodes) & graph.is_labelled
@@ -153,24 +158,30 @@ class NodeEstimator(SingleGraphEstimator):
         classes = np.zeros(graph.num_nodes) if graph.num_targets else graph.y
         return self._split_train(job, chosen, graph.is_labelled & ~chosen, classes)
 
-    def _counted(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
+    def _held_out(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
+        """Which nodes count, and which models predict each of them, ``[n, models]``.
+
+        Of the fitted graph, those that did not learn from it; all of them if there is none.
+        """
         if self.task == "classification" and values.ndim == 1:
             known = is_label(values)
         else:
             known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-        if mask is not None:
-            return known & as_mask(mask, graph.num_nodes)
-        if graph.test_mask is not None:
-            return known & graph.test_mask.any(axis=1)
         fitted = getattr(self, "_graph", None)
-        if fitted is None:
+        if mask is not None:
+            known = known & as_mask(mask, graph.num_nodes)
+        elif graph.test_mask is not None:
+            known = known & graph.test_mask.any(axis=1)
+        elif fitted is None:
             told = "nodes that it learned from may count, as this run does not say which they are"
             logger.warning("score: %s; pass mask, the nodes to score", told)
-            return known
-        if fitted.num_nodes != graph.num_nodes or (fitted.adjacency != graph.adjacency).nnz:
-            return known
-        left = known & ~(fitted.train_mask | fitted.val_mask).any(axis=1)
-        return left if left.any() else known
+        every = np.repeat(known[:, None], len(self.models_), axis=1)
+        if mask is not None or fitted is None or fitted.num_nodes != graph.num_nodes:
+            return every
+        if (fitted.adjacency != graph.adjacency).nnz:
+            return every
+        held = every & fitted.test_mask
+        return held if held.any() else every
 
 
 class NodeClassifier(Classifier, NodeEstimator):
@@ -209,8 +220,9 @@ class NodeClassifier(Classifier, NodeEstimator):
         Args:
             data: as in :meth:`fit`.
             y: the true labels; None for those of ``data``.
-            mask: the nodes that count. By default those of the ``test_mask`` of ``data``; without
-                one, on the graph it was fitted on, nodes not used in training; else all labelled.
+            mask: the nodes that count, predicted by all models. By default those of the
+                ``test_mask`` of ``data``, or else all. Of the graph it was fitted on, they are only
+                test nodes, each predicted by the models that have not learned from it.
         """
         return float(accuracy_score(*self._tested(data, y, mask)))
 
