@@ -46,6 +46,24 @@ def test_numbers_are_standardised_by_those_given() -> None:
     assert list(NodeEmbedding([3], 2).state_dict()) == ["weight"]
 
 
+@pytest.mark.parametrize(
+    ("channels", "x", "told"),
+    [
+        (
+            3,
+            torch.ones(4, 1),
+            r"x has shape \[4, 1\], but the model has in_channels=3 for the nodes",
+        ),
+        (3, torch.ones(0, 3), r"x has shape \[0, 3\]"),
+        (0, torch.ones(4, 3), "the model has in_channels=0"),
+        (1, torch.tensor([1.0, torch.nan]), "the numbers of the nodes are not all finite"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_not_spread_over_all_columns(channels: int, x, told) -> None:
+    with pytest.raises(ConfigError, match=told):
+        NodeEmbedding([1], 4, in_channels=channels).standardise(x)
+
+
 @pytest.mark.parametrize("cardinalities", [[], [3, 0], 3])
 def test_columns_need_values(cardinalities) -> None:
     with pytest.raises(ConfigError, match="give a list of whole numbers of at least 1"):

@@ -111,6 +111,14 @@ class MixedEmbedding(FeatureEmbedding):
     @torch.no_grad()
     def standardise(self, x: Tensor) -> None:
         """Set μ and σ from numbers ``[n, in_channels]``; a constant column gets σ = 1."""
+        x = x.unsqueeze(1) if x.dim() == 1 else x
+        if not self.in_channels or len(x) == 0 or x.shape[1:] != self.mean.shape:
+            shape, wanted = list(x.shape), f"{self.argument}={self.in_channels}"
+            raise ConfigError(
+                f"x has shape {shape}, but the model has {wanted} for the {self.rows}."
+            )
+        if not x.isfinite().all():
+            raise ConfigError(f"the numbers of the {self.rows} are not all finite.")
         std, mean = torch.std_mean(x.double(), dim=0, correction=0)
         varies = x.amin(dim=0) < x.amax(dim=0)
         self.mean.copy_(mean)
