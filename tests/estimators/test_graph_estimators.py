@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from tests.cli.command_line import only_json
 from torch_geometric.data import Batch, Data
@@ -95,6 +96,39 @@ def test_numbers_of_edges_are_learned_from(call, tmp_path):
         out = ("--out", f"{name}-run", "--device", "cpu", "--json")
         found.append(only_json(call("train", name, *options, *out))["test"]["values"])
     assert found[0] == found[1]
+
+
+def test_scores_by_the_targets_that_graphs_have():
+    graphs = rings_and_paths(30)[0]
+    for number, graph in enumerate(graphs):
+        graph.y = torch.tensor([number % 3 if number else torch.nan])
+    labels = np.arange(1, 30) % 3
+    own = sf.GraphClassifier("forest", random_state=0).fit(graphs)
+    assert own.score(graphs) == accuracy_score(labels, own.predict(graphs[1:]))
+    weight = np.arange(30)
+    weighted = accuracy_score(labels, own.predict(graphs[1:]), sample_weight=weight[1:])
+    assert own.score(graphs, sample_weight=weight) == weighted
+    numbers = sf.GraphRegressor("forest", random_state=0).fit(graphs)
+    expected = r2_score(labels, numbers.predict(graphs[1:]))
+    assert numbers.score(graphs) == pytest.approx(expected)
+    with pytest.raises(GraphError, match="the graphs have no targets; pass y"):
+        own.score(rings_and_paths(4)[0])
+
+
+def test_a_forest_is_saved_and_knows_its_columns(tmp_path, caplog):
+    graphs, names = rings_and_paths(30)
+    own = sf.GraphClassifier("forest", random_state=0).fit(graphs, names)
+    own.save(tmp_path / "forest")
+    again = sf.load(tmp_path / "forest")
+    assert np.array_equal(again.predict_proba(graphs), own.predict_proba(graphs))
+    assert again.n_features_in_ == own.n_features_in_ == 1
+    wide = [Data(graph.x.expand(-1, 2), graph.edge_index) for graph in graphs]
+    with pytest.raises(RunError, match="2 features of atoms, the model was trained on 1"):
+        own.predict(wide)
+    assert not caplog.text
+    numbers = [Data(torch.rand(len(graph.x), 2), graph.edge_index) for graph in graphs]
+    sf.GraphClassifier("forest", random_state=0).fit(numbers, names)
+    assert "a forest ignores the numbers of nodes and edges" in caplog.text
 
 
 @pytest.fixture

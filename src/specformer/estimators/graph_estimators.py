@@ -25,7 +25,7 @@ from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import smiles_column
 from specformer.graphs.formats.npz_file import write_graph_set
 from specformer.graphs.formats.smiles import read_smiles
-from specformer.tasks.graphs.graph_models import load_graph_models, same_columns
+from specformer.tasks.graphs.graph_models import columns_of, load_graph_models, same_columns
 from specformer.tasks.graphs.graph_predict import predict_graphs, strange_graphs
 from specformer.tasks.graphs.graph_recipe import built_recipe
 from specformer.tasks.graphs.graph_work import GraphWork
@@ -67,10 +67,28 @@ class GraphEstimator(Estimator):
         self._adopt(graphs.node_feat.shape[1] + graphs.num_features)
         return self
 
+    def _tested(self, X: Any, y: Any, weight: Any) -> tuple[GraphSet, Any, Any]:
+        """Graphs, targets and weights to score; by default the targets that the graphs have."""
+        graphs = graph_set_of(X)
+        if y is not None:
+            return graphs, y, weight
+        if graphs.y is None:
+            raise GraphError("the graphs have no targets; pass y")
+        known = np.flatnonzero(~np.isnan(graphs.y).any(axis=1))
+        graphs = graphs.subset(known)
+        if weight is not None:
+            weight = np.asarray(weight)[known]
+        return graphs, self._own_targets(graphs), weight
+
+    def _own_targets(self, graphs: GraphSet) -> Any:
+        """The targets that graphs came with, as :meth:`predict` gives them."""
+        assert graphs.y is not None
+        return graphs.y[:, 0] if graphs.num_tasks == 1 else graphs.y
+
     def _read_models(self, run: RunFolder) -> None:
         self.models_ = list(load_graph_models(run))
-        config: Any = self.models_[0].config
-        self._adopt(len(config["node_cardinalities"]) + int(config["in_channels"]))
+        columns = columns_of(self.models_[0])
+        self._adopt(columns["features of atoms"] + columns.get("numbers of atoms", 0))
 
     def _targeted(self, graphs: GraphSet, y: Any) -> GraphSet:
         """The graphs with these targets, or with their own."""
@@ -132,14 +150,16 @@ class GraphClassifier(Classifier, GraphEstimator):
             return np.column_stack([1.0 - found[:, 0], found[:, 0]])
         return found
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The accuracy; with several labels, the share of graphs with all of them right.
+
+        Without ``y``, the labels are those of ``X``, and graphs that lack one do not count.
+        """
+        return float(super().score(*self._tested(X, y, sample_weight)))
+
     def _targeted(self, graphs: GraphSet, y: Any) -> GraphSet:
         if y is None and graphs.y is not None and graphs.num_tasks == 1:
-            names = graphs.class_names
-            y = graphs.y[:, 0]
-            if names is not None:
-                y = [None if np.isnan(label) else names[int(label)] for label in y]
-            elif (y[~np.isnan(y)] == np.floor(y[~np.isnan(y)])).all():
-                y = [None if np.isnan(label) else int(label) for label in y]
+            y = self._own_targets(graphs)
         if y is None or not is_column(y):
             graphs = super()._targeted(graphs, y)
             self.classes_ = zeros_and_ones(graphs.num_tasks)
@@ -151,6 +171,16 @@ class GraphClassifier(Classifier, GraphEstimator):
         names = tuple(map(str, self.classes_))
         return replace(graphs, y=targets, task_names=None, class_names=names)
 
+    def _own_targets(self, graphs: GraphSet) -> Any:
+        own, names = super()._own_targets(graphs), graphs.class_names
+        if own.ndim > 1:
+            return own
+        if names is not None:
+            return [None if np.isnan(label) else names[int(label)] for label in own]
+        if (own[~np.isnan(own)] == np.floor(own[~np.isnan(own)])).all():
+            return [None if np.isnan(label) else int(label) for label in own]
+        return own
+
 
 class GraphRegressor(Regressor, GraphEstimator):
     """Numbers of graphs, such as molecules.
@@ -160,6 +190,10 @@ class GraphRegressor(Regressor, GraphEstimator):
         ... # doctest: +SKIP
         >>> model.predict(["CCCC"])  # doctest: +SKIP
     """
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The coefficient of determination R²; arguments as in :meth:`GraphClassifier.score`."""
+        return float(super().score(*self._tested(X, y, sample_weight)))
 
 
 def graph_set_of(graphs: Any) -> GraphSet:

@@ -136,21 +136,32 @@ def packed_for(model: nn.Module, graphs: GraphSet, spectra: ManySpectra) -> Grap
     return GraphStore.build(graphs, spectra, **asked)
 
 
+def columns_of(model: Pretrained) -> dict[str, int]:
+    """How many columns of each kind a trained model knows; a forest ignores numbers."""
+    config = model.config
+    if isinstance(model, FragmentForest):
+        return dict(zip(("features of atoms", "features of bonds"), config["columns"], strict=True))
+    return {
+        "features of atoms": len(config["node_cardinalities"]),
+        "features of bonds": len(config["edge_cardinalities"]),
+        "numbers of atoms": config["in_channels"],
+        "numbers of bonds": config.get("edge_dim", 0),
+    }
+
+
 def same_columns(graphs: GraphSet, model: Pretrained) -> None:
     """Refuse graphs whose nodes and bonds have other columns than a trained model knows."""
-    config = model.config
-    checks: list[tuple[str, int, int]] = []
-    if isinstance(model, FragmentForest):  # it ignores numbers
-        atoms, bonds = config["columns"]
-    else:
-        atoms, bonds = len(config["node_cardinalities"]), len(config["edge_cardinalities"])
-        checks += [("numbers of atoms", graphs.num_features, config["in_channels"])]
-        checks += [("numbers of bonds", graphs.num_edge_features, config.get("edge_dim", 0))]
-    checks += [("features of atoms", graphs.node_feat.shape[1], atoms)]
-    checks += [("features of bonds", graphs.edge_feat.shape[1], bonds)]
-    for what, found, expected in checks:
-        if found != expected:
-            raise RunError(f"{graphs.name}: {found} {what}, the model was trained on {expected}.")
+    found = {
+        "features of atoms": graphs.node_feat.shape[1],
+        "features of bonds": graphs.edge_feat.shape[1],
+        "numbers of atoms": graphs.num_features,
+        "numbers of bonds": graphs.num_edge_features,
+    }
+    for what, expected in columns_of(model).items():
+        if found[what] != expected:
+            raise RunError(
+                f"{graphs.name}: {found[what]} {what}, the model was trained on {expected}."
+            )
 
 
 def largest_ring(name: str, recipe: GraphRecipe) -> int | None:
