@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -20,13 +19,9 @@ from specformer.datasets import (
     random_60_20_20,
     sparse_features,
 )
-from specformer.datasets.features import (
-    STRUCTURAL,
-    preparation_lines,
-    with_structural_features,
-)
+from specformer.datasets.features import preparation_lines
 from specformer.errors import ConfigError, GraphError, RunError
-from specformer.graphs import Graph, as_graph
+from specformer.graphs import Graph
 
 ROWS = [[1.0, 3.0, 0.0], [0.5, 0.0, 0.25], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
 NO_EDGES = sp.csr_array((4, 4))
@@ -166,31 +161,6 @@ def test_named_sets_of_words_are_what_they_were(shared_data):
         assert all(each == first for each in rest)
         found += 1
     assert found >= 5
-
-
-@pytest.mark.parametrize("held", [2**24, 50])
-def test_they_are_networkx_and_the_powers_of_the_walk(held: int, monkeypatch) -> None:
-    monkeypatch.setattr("specformer.datasets.features._HELD", held)  # all rows at once, or few
-    source = nx.karate_club_graph()  # with weights
-    source.add_node("alone")
-    graph = as_graph(source)
-    made = with_structural_features(graph)
-    assert made.feature_names == STRUCTURAL
-    a = graph.adjacency.toarray()
-    degree = a.sum(axis=1)
-    walk = a / np.maximum(degree, 1)[:, None]
-    expected = [np.log1p(degree), list(nx.clustering(source).values())]
-    expected += [np.diag(np.linalg.matrix_power(walk, k)) for k in (2, 3, 4)]
-    np.testing.assert_allclose(made.x, np.stack(expected, axis=1), rtol=1e-5, atol=1e-7)
-
-
-def test_a_loop_is_no_neighbour_and_numbering_does_not_matter() -> None:
-    a = np.array([[1, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]], dtype=float)
-    order = np.array([2, 0, 3, 1])
-    made = with_structural_features(Graph(sp.csr_array(a)))
-    np.testing.assert_allclose(made.x[:, 1], [1, 1, 1 / 3, 0], rtol=1e-6)
-    turned = with_structural_features(Graph(sp.csr_array(a[np.ix_(order, order)])))
-    np.testing.assert_allclose(turned.x, made.x[order], rtol=1e-6)
 
 
 def test_counts_leaves_words_as_they_are_and_prepares_columns() -> None:

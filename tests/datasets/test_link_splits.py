@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 from scipy.stats import chisquare
 
 from specformer.datasets import csbm
-from specformer.datasets.features import with_structural_features
 from specformer.datasets.link_splits import NonLinks, links_of, split_links
+from specformer.datasets.structural_features import with_structural_features
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 

@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from specformer.baselines import Propagation
 from specformer.cli.terminal import show_rows
 from specformer.datasets import FeaturePreparation, csbm
-from specformer.datasets.features import with_structural_features
+from specformer.datasets.structural_features import with_structural_features
 from specformer.errors import ConfigError, RunError
 from specformer.files.documents import read_json, unsealed
 from specformer.graphs import Graph, as_graph, write_npz

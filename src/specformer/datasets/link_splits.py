@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.datasets.splits import Split
+from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError
 from specformer.graphs import Graph
 

@@ -14,9 +14,9 @@ import torch
 
 from specformer.datasets.csbm import csbm
 from specformer.datasets.download import SOURCES, search, set_file
-from specformer.datasets.features import with_features, with_structural_features
 from specformer.datasets.parts import AllRows, GraphPart, is_in_parts, read_parts
 from specformer.datasets.signals import EMBEDDED, SIGNAL_SETS, grid_graph, grid_mirrors
+from specformer.datasets.structural_features import with_features, with_structural_features
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, nearest
 from specformer.files.host_memory import raised
 from specformer.graphs import Columns, Graph, GraphSet, read_graph, read_graph_set, read_molecules
@@ -132,7 +132,7 @@ def node_graph(
     """A labelled graph with features: a data set by name, or a path that ``read_graph`` takes.
 
     A graph without features, or with labels and columns of a single value, is given those of its
-    structure (:func:`~specformer.datasets.features.with_structural_features`).
+    structure (:func:`~specformer.datasets.structural_features.with_structural_features`).
 
     Args:
         source: a name of ``NODE_SETS``, or a path.

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from specformer.datasets import Split
-from specformer.datasets.features import STRUCTURAL, with_structural_features
+from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import GraphError
 from specformer.estimators.base_estimator import (
     SOURCE,

@@ -18,8 +18,8 @@ from tests.cli.command_line import environment, only_json
 from tests.tasks.jobs import predict_with, train_on
 
 from specformer.datasets import csbm, make_splits, node_graph
-from specformer.datasets.features import STRUCTURAL
 from specformer.datasets.registry import NODE_SETS
+from specformer.datasets.structural_features import STRUCTURAL
 from specformer.errors import ConfigError, DataNotFoundError, GraphError, RunError
 from specformer.graphs import Graph, read_graph, write_npz
 from specformer.tasks.nodes.node_predict import NodePredictor

@@ -15,7 +15,7 @@ from tests.tasks.jobs import predict_with, prepared_by, train_on, trials_of
 from specformer import decompose
 from specformer.baselines import Propagation
 from specformer.datasets import make_splits, node_graph
-from specformer.datasets.features import STRUCTURAL
+from specformer.datasets.structural_features import STRUCTURAL
 from specformer.errors import ConfigError, GraphError, RunError
 from specformer.graphs import Graph, as_adjacency, write_npz
 from specformer.tasks.nodes.node_predict import load_features

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from specformer.baselines import BASELINES, Propagation
 from specformer.datasets import FeaturePreparation, node_graph
-from specformer.datasets.features import STRUCTURAL, with_structural_features
 from specformer.datasets.parts import GraphPart
+from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import ConfigError, RunError
 from specformer.files.documents import MALFORMED, read_json, unsealed
 from specformer.graphs import Graph
