@@ -140,33 +140,44 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
         features = [table.said(column) for column in columns.features]
     nodes: dict[str, Any] = {"node_ids": tuple(table.index(ids))}
     if label is not None:
-        if 2 * len(set(table.columns[label])) > len(table.lines):  # numbers, rather than classes
-            table = without_units(table, [label])
-        nodes["y"], nodes["class_names"] = table.classes(label)
-        for word in nodes["class_names"]:
-            if word.casefold() in _NOT_KNOWN or (word == "-1" and "0" in nodes["class_names"]):
-                told = "%s: %s in column %r is read as a class; leave cells without a label empty"
-                logger.warning(told, table.path, word, label)
-            parts = _PARTED.split(word)
-            if len(parts) > 1 and {*parts} <= {*nodes["class_names"]}:
-                logger.warning(
-                    "%s: %r in column %r is read as a class of its own; to give nodes several "
-                    "labels, store y [n, labels] in an npz file", table.path, word, label,
-                )  # fmt: skip
+        nodes |= _label_fields(table, label)
     nodes |= feature_fields(table, features)
     if label is not None:
         _warn_of_labels_again(table, nodes)
-    if split is not None and split not in features:
-        if masks:
-            other = next(iter(masks.values()))
-            raise GraphError(
-                f"{table.path}: columns {split!r} and {other!r} both hold a split; remove one"
-            )
-        part = table.parts(split)
-        nodes |= {mask: part == number for number, mask in enumerate(MASKS)}
-        table.say_split(split, [int(nodes[mask].sum()) for mask in MASKS])
-        return nodes
-    return nodes | {mask: table.booleans(name) for mask, name in masks.items()}
+    return nodes | _split_fields(table, None if split in features else split, masks)
+
+
+def _label_fields(table: Table, label: str) -> dict[str, Any]:
+    """Return the fields of :class:`Graph` for a column of labels; warn of odd classes."""
+    if 2 * len(set(table.columns[label])) > len(table.lines):  # numbers, rather than classes
+        table = without_units(table, [label])
+    y, names = table.classes(label)
+    for word in names:
+        if word.casefold() in _NOT_KNOWN or (word == "-1" and "0" in names):
+            told = "%s: %s in column %r is read as a class; leave cells without a label empty"
+            logger.warning(told, table.path, word, label)
+        parts = _PARTED.split(word)
+        if len(parts) > 1 and {*parts} <= {*names}:
+            logger.warning(
+                "%s: %r in column %r is read as a class of its own; to give nodes several "
+                "labels, store y [n, labels] in an npz file", table.path, word, label,
+            )  # fmt: skip
+    return {"y": y, "class_names": names}
+
+
+def _split_fields(table: Table, split: str | None, masks: Mapping[str, str]) -> dict[str, Any]:
+    """Return the masks of :class:`Graph` from a column of parts, or from columns of truth values."""
+    if split is None:
+        return {mask: table.booleans(name) for mask, name in masks.items()}
+    if masks:
+        other = next(iter(masks.values()))
+        raise GraphError(
+            f"{table.path}: columns {split!r} and {other!r} both hold a split; remove one"
+        )
+    part = table.parts(split)
+    found = {mask: part == number for number, mask in enumerate(MASKS)}
+    table.say_split(split, [int(mask.sum()) for mask in found.values()])
+    return found
 
 
 def _warn_of_labels_again(table: Table, nodes: Mapping[str, Any]) -> None:
