@@ -243,6 +243,7 @@ def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], 
             )
             told = f"column {column!r} appears more than once{hint if is_number(column) else ''}"
             raise GraphError(f"{path}: {told}")
+    line = skipped + rows.line_num
     columns: dict[str, list[str]] = {name: [] for name in header}
     # Spreadsheets leave columns without a name at the end; the first of them is kept.
     kept = [(columns[name].append, header.index(name)) for name in columns]
@@ -254,11 +255,22 @@ def _parsed(path: Path, rows: Any, skipped: int) -> tuple[dict[str, list[str]], 
             for add, place in kept:
                 add(row[place].strip())  # faster than stripping whole rows
             lines.append(skipped + rows.line_num)
+            if len(lines) == 1:
+                _refuse_title(path, header, row, line)
         elif _is_written(row):
             found = "1 cell" if len(row) == 1 else f"{len(row)} cells"
             where = f"row {skipped + rows.line_num}"
             raise GraphError(f"{path}: {where} has {found} where the header has {len(header)}")
     return columns, lines
+
+
+def _refuse_title(path: Path, header: list[str], row: list[str], line: int) -> None:
+    """Refuse a header that leaves most columns without a name; pandas names no index."""
+    named = sum(map(bool, header))
+    pairs = zip(header[1:], row[1:], strict=True)
+    if sum(bool(cell.strip()) and not name for name, cell in pairs) >= named:
+        told = f"row {line} names {named} of {len(header)} columns"
+        raise GraphError(f"{path}: {told}; the first row must name them")
 
 
 def _is_written(row: list[str]) -> bool:
