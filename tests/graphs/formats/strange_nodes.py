@@ -115,6 +115,10 @@ NODE_FILES = [
                                            "nodes.csv": "id\nZoë\nbob\n"},
             "edges.csv: column 'source', row 2: there is no node 'Zoe\u0308' in nodes.csv; there "
             "it has the same letters in another Unicode form; save both files as NFC"),
+    Strange("ids with a sign that is not seen",
+            {"edges.csv": EDGES, "nodes.csv": "id\nann\nbob\u200b\ncy\n"},
+            "edges.csv: column 'source', row 3: there is no node 'bob' in nodes.csv; write it as "
+            "'bob\\u200b', as there"),
     Strange("ids in other letters", {"edges.csv": "source,target\nAnn,bob\n",
                                      "nodes.csv": "id\nann\nbob\n"},
             "edges.csv: column 'source', row 2: there is no node 'Ann' in nodes.csv; write it as "
@@ -181,6 +185,10 @@ NODE_FILES = [
     nodes("a set that is none", "id,set\nann,7\nbob,8\ncy,9\n", Meant(features={"set": [7, 8, 9]})),
     nodes("no header", "ann,30,dog\nbob,41,cat\ncy,29,\n",
           "nodes.csv: the first row must name the columns, and '30' looks like a value"),
+    nodes("a title", "My nodes,,\nid,age,label\nann,30,dog\n",
+          "nodes.csv: row 1 names 1 of 3 columns; the first row must name them"),
+    nodes("columns without a name", ",,age\n0,ann,30\n1,bob,41\n", "nodes.csv: row 1 names 1 of 3 "
+          "columns; the first row must name them"),
     nodes("no header, numbers", "1,0,0,cat\n2,1,0,dog\n",
           "nodes.csv: column '0' appears more than once; the first row must name the columns; "
           f"{TO_SAVE}"),
@@ -235,6 +243,10 @@ NODE_FILES = [
           "them"),
     nodes("labels with a unit", "id,label\nann,$1200\nbob,$90.5\ncy,\n",
           Meant(labels=("1200", "90.5", None))),
+    nodes("many labels with a unit", "id,label\nann,1.5 kg\nbob,1.5 kg\ncy,1.5 kg\n" + "".join(
+          f"n{i},{i % 21}.5 kg\n" for i in range(63)),
+          Meant((*PEOPLE, *(f"n{i}" for i in range(63))),
+                labels=("1.5",) * 3 + tuple(f"{i % 21}.5" for i in range(63)))),
     nodes("labels with thousands", 'id,label\nann,"1,200"\nbob,"9,500"\ncy,\n',
           "nodes.csv: column 'label', row 2: '1,200' has a comma; write thousands without it, "
           "decimals with a point, and several values into a column each"),

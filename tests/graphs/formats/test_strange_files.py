@@ -54,6 +54,10 @@ SAID = {
         {"nodes.csv": "id,age\nann,30\nbob,-999\ncy,-999\n"},
         "column 'age': -999 is in 2 cells, far from all other numbers; leave them empty if it",
     ),
+    "a stand-in for labels": (
+        {"nodes.csv": "id,label\nann,0.5\nbob,-999\ncy,-999\n"},
+        "column 'label': -999 is in 2 cells, far from all other numbers; leave them empty if it",
+    ),
     "points between thousands": (
         {"nodes.csv": "id;pay\nann;1.200\nbob;34.500\ncy;7\n"},
         "column 'pay': 1.200 is read as a number with a fraction; if thousands are meant, write it",
@@ -118,6 +122,7 @@ def test_what_is_guessed_is_said(
             "smiles,relation,y\nCCO,'=',1\nN,'>',2\n",
             "column 'relation' holds '=', '>': some numbers",
         ),
+        ("smiles,y\nCCO,-999\nN,2\nO,-999\n", "column 'y': -999 is in 2 cells, far from all"),
         ("smiles,y,units\nCCO,1,nM\nN,2,uM\n", "column 'units' holds 'nM', 'uM': numbers have"),
     ],
 )

@@ -100,7 +100,7 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
     if code := next(filter(CODE.fullmatch, written), None):
         told = "%s: column %r: %s is read as the number %d; --set columns.NAME=category takes codes"
         logger.warning(told, table.path, name, code, int(code))
-    _warn_of_stand_ins(table, name, values)
+    warn_of_stand_ins(table, name, values)
     return values, None
 
 
@@ -132,7 +132,7 @@ def refuse_signs(table: Table, name: str) -> None:
         raise table.error(name, cells.index(cell), f"{cell!r} {told}")
 
 
-def _warn_of_stand_ins(table: Table, name: str, values: NDArray[np.float64]) -> None:
+def warn_of_stand_ins(table: Table, name: str, values: NDArray[np.float64]) -> None:
     """Warn of a number such as -999 that occurs several times, far from all others."""
     for number in _STAND_INS:
         others = values[(values != number) & ~np.isnan(values)]

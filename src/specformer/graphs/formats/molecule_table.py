@@ -25,7 +25,12 @@ from specformer.graphs.columns import (
     plain_name,
     quoted,
 )
-from specformer.graphs.formats.feature_column import TRUE_FALSE, has_number, without_units
+from specformer.graphs.formats.feature_column import (
+    TRUE_FALSE,
+    has_number,
+    warn_of_stand_ins,
+    without_units,
+)
 from specformer.graphs.formats.smiles import (
     Molecules,
     NoMoleculeError,
@@ -188,6 +193,8 @@ def _targets(
     if words is None:
         read: dict[str, Any] = {"missing": True, "hint": _HINT, "words": TRUE_FALSE}
         numbers = {name: table.numbers(name, np.float32, **read) for name in asked}
+        for name, each in numbers.items():
+            warn_of_stand_ins(table, name, each)
         return {name: each.astype(np.float32) for name, each in numbers.items()}, None
     if len(asked) > 1:
         alone = f"its words are classes, which are learned one target at a time: --targets {words}"

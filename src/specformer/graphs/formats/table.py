@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -355,10 +355,14 @@ def _name_parts(cells: Sequence[str]) -> bool:
 
 
 def _plain(word: str) -> str | float:
-    """A form in which different spellings are equal: 7, 007 and 7.0, or Ann and ann."""
+    """A form in which different spellings are equal: 7, 007 and 7.0, or Ann and ann.
+
+    It has no signs that are not seen, such as a blank without width.
+    """
     if is_number(word):
         return float(word)
-    return " ".join(_JOINED.sub(" ", normalize("NFKC", word)).casefold().split())
+    seen = "".join(sign for sign in normalize("NFKC", word) if category(sign) != "Cf")
+    return " ".join(_JOINED.sub(" ", seen).casefold().split())
 
 
 def is_number(cell: str) -> bool:

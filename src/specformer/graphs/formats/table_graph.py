@@ -25,8 +25,12 @@ from specformer.graphs.columns import (
     plain_name,
     quoted,
 )
-from specformer.graphs.formats.feature_column import feature_column, without_units
-from specformer.graphs.formats.table import Table, in_order
+from specformer.graphs.formats.feature_column import (
+    feature_column,
+    warn_of_stand_ins,
+    without_units,
+)
+from specformer.graphs.formats.table import Table, in_order, plain_numbers
 from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 
 logger = logging.getLogger(__name__)
@@ -35,6 +39,8 @@ logger = logging.getLogger(__name__)
 _ROUNDED = re.compile(r"\d[.,]\d+E\+\d\d")
 #: With so few nodes, a column may equal the labels by chance.
 _FEW = 20
+#: More labels than this may be numbers rather than classes.
+_MANY = 20
 #: Separators of several labels in a cell.
 _PARTED = re.compile(r" *[|;,/] *")
 #: Labels that may mean that there is no label.
@@ -149,9 +155,13 @@ def _of_nodes(table: Table, columns: Columns, labels: bool) -> dict[str, Any]:
 
 def _label_fields(table: Table, label: str) -> dict[str, Any]:
     """Return the fields of :class:`Graph` for a column of labels; warn of odd classes."""
-    if 2 * len(set(table.columns[label])) > len(table.lines):  # numbers, rather than classes
+    different = len(set(table.columns[label]))
+    if different > _MANY or 2 * different > len(table.lines):  # numbers, rather than classes
         table = without_units(table, [label])
     y, names = table.classes(label)
+    if (values := plain_numbers(names)) is not None:
+        known = np.append(values, np.nan)  # for -1
+        warn_of_stand_ins(table, label, known[y])
     for word in names:
         if word.casefold() in _NOT_KNOWN or (word == "-1" and "0" in names):
             told = "%s: %s in column %r is read as a class; leave cells without a label empty"
@@ -166,7 +176,7 @@ def _label_fields(table: Table, label: str) -> dict[str, Any]:
 
 
 def _split_fields(table: Table, split: str | None, masks: Mapping[str, str]) -> dict[str, Any]:
-    """Return the masks of :class:`Graph` from a column of parts, or from columns of truth values."""
+    """Return the masks of :class:`Graph` from a column of parts, or columns of truth values."""
     if split is None:
         return {mask: table.booleans(name) for mask, name in masks.items()}
     if masks:
