@@ -202,7 +202,7 @@ def test_several_targets_that_nobody_chose_are_named(caplog) -> None:
     assert not caplog.messages
     assert chosen_targets(graphs, None) is graphs
     assert caplog.messages == [
-        "mine: there are 2 targets, 'CAS', 'logS'; --set targets=[…] chooses among them."
+        "mine: there are 2 targets, 'CAS', 'logS'; --targets chooses among them."
     ]
     names = tuple(f"t{number}" for number in range(10))
     chosen_targets(replace(graphs, y=np.zeros((1, 10)), task_names=names), None)

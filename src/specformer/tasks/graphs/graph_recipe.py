@@ -214,7 +214,7 @@ def _check_classes(name: str, targets: np.ndarray) -> None:
     """Refuse what is not one target whose classes are numbered from 0."""
     if targets.shape[1] > 1:
         raise ConfigError(
-            f"{name}: classes of several targets are 0 and 1; choose one with --set targets=[…], "
+            f"{name}: classes of several targets are 0 and 1; choose one with --targets, "
             "or use --task regression."
         )
     found = np.unique(targets[~np.isnan(targets)])
@@ -317,7 +317,7 @@ def chosen_targets(graphs: GraphSet, names: Sequence[str] | None) -> GraphSet:
         if len(known) > 1 and graphs.name not in GRAPH_SETS:  # not every column need be a target
             more = "" if len(known) <= _NAMED else f" and {len(known) - _NAMED} more"
             logger.warning(
-                "%s: there are %d targets, %s%s; --set targets=[…] chooses among them.",
+                "%s: there are %d targets, %s%s; --targets chooses among them.",
                 graphs.name, len(known), ", ".join(map(repr, known[:_NAMED])), more,
             )  # fmt: skip
         return graphs
