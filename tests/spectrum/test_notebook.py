@@ -24,11 +24,13 @@ def test_a_spectrum_shows_its_size_and_where_its_eigenvalues_lie():
 
 
 def test_every_eigenvalue_is_in_a_bar():
-    bars = ElementTree.fromstring(density_svg(np.array([0.0, 0.0, 2.0, 1.0]))).findall("rect")
+    bars = ElementTree.fromstring(
+        density_svg(np.array([0.0, 2.0, 1.0]), np.array([2.0, 1.0, 1.0]))
+    ).findall("rect")
 
     heights = [float(bar.attrib["height"]) for bar in bars]
     assert heights == [70.0, 35.0, 35.0]
-    assert density_svg(np.empty(0)).count("<rect") == 0
+    assert density_svg(np.empty(0), np.empty(0)).count("<rect") == 0
 
 
 def test_plots_go_where_they_are_told():

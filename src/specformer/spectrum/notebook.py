@@ -59,8 +59,8 @@ class Shown(ABC):
         return axes
 
 
-def density_svg(eigenvalues: np.ndarray, weights: np.ndarray | None = None) -> str:
-    """A histogram of eigenvalues in [0, 2] as SVG."""
+def density_svg(eigenvalues: np.ndarray, weights: np.ndarray) -> str:
+    """A histogram of weighted eigenvalues in [0, 2] as SVG."""
     counts, _ = np.histogram(eigenvalues, _BINS, range=(0.0, 2.0), weights=weights)
     width, height = _SIZE
     step, scale = width / _BINS, height / max(1, counts.max(initial=0))
