@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,8 @@ def test_weights_and_num_nodes() -> None:
 def test_a_bad_graph_is_a_graph_error() -> None:
     with pytest.raises(GraphError, match="outside"):
         decompose([[0], [5]], num_nodes=3)
+    with pytest.raises(GraphError, match=r"edge_weight\[1\] is nan, but weights must be finite$"):
+        decompose([[0, 1], [1, 2]], edge_weight=[-1.0, math.nan])
     with pytest.raises(ConfigError, match="isolated"):
         decompose([[0], [1]], isolated="two")  # type: ignore[arg-type]
 

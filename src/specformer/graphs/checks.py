@@ -58,16 +58,16 @@ def refuse(
     values: NDArray[Any],
     name: str,
     rule: str,
-    coordinates: Sequence[NDArray[Any]] | None = None,
+    of: csr_array[Any] | None = None,
 ) -> None:
     """Raise an error that names the first of ``values`` that ``bad`` marks, if there is one.
 
-    If ``values`` are the data of a sparse array, ``coordinates`` give their positions.
+    ``of`` is the sparse array that ``values`` are the data of, to find their positions.
     """
     if not bad.any():
         return
     first = np.unravel_index(bad.argmax(), bad.shape)
-    where = first if coordinates is None else [axis[first] for axis in coordinates]
+    where = first if of is None else [axis[first] for axis in of.tocoo().coords]
     raise GraphError(f"{name}[{', '.join(map(str, where))}] is {values[first]}, {rule}")
 
 
@@ -129,7 +129,7 @@ def check_weights(matrix: Any) -> csr_array[np.float64]:
         weights.data[:] = 1.0
     finite = np.isfinite(weights.data)
     rule = "but weights must be finite and not negative"
-    refuse(~finite | (weights.data < 0), weights.data, "adjacency", rule, weights.tocoo().coords)
+    refuse(~finite | (weights.data < 0), weights.data, "adjacency", rule, weights)
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.data.sum()):
             raise GraphError("adjacency has weights so large that their sum overflows float64")
@@ -177,7 +177,7 @@ def check_features(
         if _is_sparse(values):
             check_room(features=values.shape[1])  # empty columns take no space in a file
             sparse = _canonical(values, np.float32, name)
-            refuse(~np.isfinite(sparse.data), sparse.data, name, rule, sparse.tocoo().coords)
+            refuse(~np.isfinite(sparse.data), sparse.data, name, rule, sparse)
             return sparse
         dense: NDArray[np.float32] = values.astype(np.float32)
     refuse(np.isinf(dense) if missing else ~np.isfinite(dense), values, name, rule)

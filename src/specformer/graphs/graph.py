@@ -257,7 +257,7 @@ def directed_edges(
         if weight.shape != (count,):
             raise GraphError(f"edge_weight must have shape [{count}], not {list(weight.shape)}")
         weight = weight.astype(np.float64)
-        rule = "but weights must be finite and not negative"
+        rule = "but weights must be finite" + (" and not negative" if least == 0.0 else "")
         refuse(~np.isfinite(weight) | (weight < least), weight, "edge_weight", rule)
     source, target = edges.astype(np.int64)
     return coo_array((weight, (source, target)), shape=(n, n))
