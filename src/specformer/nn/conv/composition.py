@@ -148,7 +148,7 @@ def _are_one_filter(convs: Sequence[nn.Module], spectrum: AnySpectrum) -> bool:
     if isinstance(spectrum, MagneticSpectrum):
         return False  # real and imaginary parts have different gains, and filters mix them
     # A hook wants to see the signal after every convolution.
-    if not all(is_filter(conv) and not has_hooks(conv) for conv in convs):
+    if not all(is_filter(conv) and not any(map(has_hooks, conv.modules())) for conv in convs):
         return False
     # Interpolating a product differs slightly from multiplying interpolants. With dropout, training
     # applies interpolated filters one by one, so evaluation does so too.
