@@ -156,6 +156,15 @@ def test_every_form_of_molecules_is_the_same(esol):
         assert np.array_equal(own.predict(form), expected)
 
 
+def test_a_column_of_smiles_is_a_list_of_them():
+    pytest.importorskip("rdkit")
+    smiles, y = ["CCO", "CC", "CCC", "CO"] * 5, [1, 2, 3, 4] * 5
+    own = sf.GraphRegressor(**{**QUICK, "epochs": 2}).fit(np.array(smiles)[:, None], y)
+    again = sf.GraphRegressor(**{**QUICK, "epochs": 2}).fit(smiles, y)
+    for column in (np.array(smiles)[:, None], np.array(smiles, dtype=object)[:, None]):
+        assert np.array_equal(own.predict(column), again.predict(smiles))
+
+
 def test_atoms_that_nobody_learned_from_get_the_mean(esol, caplog):
     smiles, y = ["CCO", "CC", "CCC", "CO"] * 5, [1, 2, 3, 4] * 5
     own = sf.GraphRegressor(**{**QUICK, "epochs": 2}).fit(smiles, y)

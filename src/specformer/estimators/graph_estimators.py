@@ -205,6 +205,8 @@ def graph_set_of(graphs: Any) -> GraphSet:
         if len(graphs.columns) > 1 and not named:
             raise GraphError("the table has no column of SMILES; pass that column alone")
         graphs = graphs[named[0] if named else graphs.columns[0]]
+    if isinstance(graphs, np.ndarray) and graphs.ndim == 2 and graphs.shape[1] == 1:
+        graphs = graphs[:, 0]  # a table of one column, as scikit-learn hands them on
     if isinstance(graphs, str):
         raise GraphError(f"{graphs!r} is one text; pass a list of SMILES")
     listed = list(graphs) if not hasattr(type(graphs), "edge_index") else graphs
