@@ -172,7 +172,7 @@ class NodeEstimator(SingleGraphEstimator):
             known = known & as_mask(mask, graph.num_nodes)
         elif graph.test_mask is not None:
             known = known & graph.test_mask.any(axis=1)
-        elif fitted is None:
+        if mask is None and fitted is None and graph.num_splits != 1:
             told = "nodes that it learned from may count, as this run does not say which they are"
             logger.warning("score: %s; pass mask, the nodes to score", told)
         every = np.repeat(known[:, None], len(self.models_), axis=1)
