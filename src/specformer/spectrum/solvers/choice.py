@@ -61,7 +61,9 @@ def solve(problem: Problem, solver: str) -> tuple[str, str, np.ndarray, Tensor]:
             elif name == "lanczos" and not chebyshev.refusal(problem):
                 name = "chebyshev"
             else:
-                raise SpectrumError(f"{error} No other solver can take over: {refused}.") from error
+                raise SpectrumError(
+                    f"{reason} No other solver can take over: {refused}."
+                ) from error
             logger.warning("solver %s: %s", name, reason)
 
 

@@ -210,7 +210,7 @@ class SubspaceSearch:
             copies = int((abs(self._values - self._value_at(end)) <= self._equal).sum())
             why = f"the eigenvalue at the cut has at least {copies:,} copies, and no end was found"
             after += "; ask for fewer eigenpairs, so that it is not among them"
-        return SpectrumError(f"chebyshev: {why}, {after}.")
+        return SpectrumError(f"{why}, {after}.")
 
     # --- one step -------------------------------------------------------------------------------
 
