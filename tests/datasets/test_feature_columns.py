@@ -36,6 +36,27 @@ def test_heavy_tails_are_scaled_by_median_and_quartiles_and_cut() -> None:
     assert fit_column("income", train.astype(np.float32), None).how == "standard"
 
 
+def test_columns_that_may_not_be_the_ones_of_training_are_doubted() -> None:
+    train = np.random.default_rng(0).normal(45, 29, 100).astype(np.float32)
+    share = fit_column("share", train, None)  # in percent
+    assert share.doubt(train[:50], None) is None
+    assert share.doubt(train[:50] + 3 * 29, None) is None
+    assert "around 0.4" in str(share.doubt(train[:50] / 100, None))  # as fractions
+    assert "look at their unit" in str(share.doubt(train[:50] * 100, None))
+    assert share.doubt(column(0.5, 0.6), None) is None  # two nodes may be alike
+    assert share.doubt(column(7, *[NAN] * 30), None) is None
+    assert str(share.doubt(column(NAN, NAN), None)).startswith("is missing everywhere")
+    assert fit_column("age", column(1, 2, NAN), None).doubt(column(NAN), None) is None
+    city = fit_column("city", column(*[0, 1] * 10), ("Graz", "Wels"))
+    assert city.doubt(column(0, 1, NAN), ("Linz", "Wels")) is None
+    assert "new, or were rare in training, in 2 cells" in str(
+        city.doubt(column(0, 0, 1), ("Linz", "Wels"))
+    )
+    code = fit_column("code", column(*[0.1, 2] * 10), None, "category")
+    assert code.doubt(column(0.1, 2), None) is None
+    assert fit_column("bio", column(0, 1), ("a b", "c d"), "hash").doubt(column(NAN), None) is None
+
+
 def test_mostly_equal_numbers_with_heavy_tails() -> None:
     """The quartile range is 0: that of the values which are not the median takes its place."""
     fitted = fit_column("posts", column(*[0] * 90, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1000), None)

@@ -22,6 +22,9 @@ _CUT, _QUARTILES = 5.0, 1.349
 _RARE, _RARE_SHARE = 2, 0.01
 #: More words than this are not categories if most cells differ.
 _MANY = 20
+#: Other nodes' numbers are in doubt if their median is more than so many deviations away, or their
+#: deviation is a smaller share of that in training.
+_ELSEWHERE, _NARROW = 5.0, 0.05
 #: Columns that the words of a text are hashed into.
 _HASHED = 128
 #: Most words that a description lists.
@@ -93,6 +96,30 @@ class PreparedColumn:
         if not columns:
             return np.empty((len(numbers), 0), dtype=np.float32)
         return np.stack(columns, axis=1).astype(np.float32)
+
+    def doubt(self, numbers: NDArray[np.float32], words: tuple[str, ...] | None) -> str | None:
+        """Why a column of other nodes may not be the one that was fitted, or None.
+
+        None is known, most words are new, or numbers are far away or all close together.
+        """
+        known = numbers[~np.isnan(numbers)]
+        was_missing = self.marks_missing or _NO_WORD in self.words or self.how == "hash"
+        if not len(known) and not was_missing:
+            return "is missing everywhere, which it nowhere was in training"
+        if self.how == "category":
+            new = sum(word not in self.words for word in _words_of(known, words))
+            if 2 * new > len(known):
+                return f"has words that are new, or were rare in training, in {new} cells"
+        if self.how in ("standard", "robust") and len(known):
+            middle, spread = np.median(known), known.std(dtype=np.float64)
+            far = abs(middle - self.centre) > _ELSEWHERE * self.scale
+            narrow = 0 < spread < _NARROW * self.scale and len(known) >= _MANY
+            if far or (narrow and self.how == "standard"):
+                return (
+                    f"has numbers around {middle:.3g} ± {spread:.3g}, but {self.centre:.3g} ± "
+                    f"{self.scale:.3g} in training; look at their unit"
+                )
+        return None
 
     @property
     def in_short(self) -> str:

@@ -105,6 +105,12 @@ class FeaturePreparation:
         spare = self.width - x.shape[1]
         return np.pad(x, ((0, 0), (0, spare))) if spare else x
 
+    def doubts(self, graph: Graph) -> list[str]:
+        """Why columns of a graph may not be those that were fitted, in words."""
+        table = _columns(graph) if self.scaling == "columns" else {}
+        found = [(each.name, each.doubt(*table[each.name])) for each in self.columns if each.width]
+        return [f"column {name!r} {doubt}" for name, doubt in found if doubt]
+
     @property
     def needed(self) -> tuple[str, ...]:
         """The names of the columns that a graph must have."""

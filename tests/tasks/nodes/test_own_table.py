@@ -105,7 +105,9 @@ def test_predictions_are_those_of_the_models_as_they_were_trained(folder, tmp_pa
         assert right[split.test].mean() == pytest.approx(result["test"]["values"][number], abs=1e-6)
 
 
-def test_another_graph_is_prepared_alike_and_its_columns_are_found_by_name(folder, tmp_path):
+def test_another_graph_is_prepared_alike_and_its_columns_are_found_by_name(
+    folder, tmp_path, caplog
+):
     run, _, outcome = trained(folder, tmp_path, "mlp")
     other = write_folder(tmp_path / "others", seed=3, columns="bio")
     lines = [line.split(",") for line in (other / "nodes.csv").read_text().splitlines()]
@@ -120,6 +122,12 @@ def test_another_graph_is_prepared_alike_and_its_columns_are_found_by_name(folde
             for own, prepared in zip(outcome.models, prepared_by(outcome), strict=True)
         ]
     np.testing.assert_allclose(chances(found), torch.stack(expected).mean(dim=0).numpy(), atol=2e-6)
+    assert not [told for told in caplog.messages if "column '" in told and "others: " in told]
+    for city in CITIES:
+        turned = turned.replace(city, "Bonn")
+    (other / "nodes.csv").write_text(turned)
+    predict_with(run, graph=str(other), device=CPU)
+    assert "others: column 'city' has words that are new, or were rare in training" in caplog.text
     (other / "nodes.csv").write_text(turned.replace("income", "salary"))
     with pytest.raises(RunError, match="others: a node has no feature 'income', which the model"):
         predict_with(run, graph=str(other), device=CPU)

@@ -136,6 +136,8 @@ class NodePredictor:
         any order if both graphs name them.
         """
         graph = _as_trained_on(graph, source, self.result, self.prepared)
+        for doubt in self.prepared[0].doubts(graph) if self.prepared else ():
+            logger.warning("%s: %s", source, doubt)
         given = {"spectrum": request.spectrum, "degree": request.degree}
         changes = {key: value for key, value in given.items() if value is not None}
         if changes and self.result["model"] != "specformer":
