@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array, sparray, spmatrix
+from scipy.sparse import csr_array, diags_array, sparray, spmatrix
 
 from specformer.errors import ConfigError
 from specformer.graphs.checks import check_adjacency
@@ -59,16 +59,15 @@ def laplacian_of(adjacency: csr_array[np.float64], isolated: Isolated) -> csr_ar
         raise ConfigError(f"isolated must be 'one' or 'zero', not {isolated!r}")
     degree: NDArray[np.float64] = abs(adjacency).sum(axis=1)
     diagonal = np.ones(len(degree)) if isolated == "one" else (degree > 0).astype(np.float64)
-    return csr_array(diags_array(diagonal) - normalised_adjacency(adjacency))
+    return diags_array(diagonal, format="csr") - normalised_adjacency(adjacency)
 
 
-def normalised_adjacency(adjacency: csr_array[np.float64]) -> coo_array[np.float64]:
+def normalised_adjacency(adjacency: csr_array[np.float64]) -> csr_array[np.float64]:
     """Return :math:`D^{-1/2} A D^{-1/2}` of a symmetric matrix that was checked before."""
-    scaled = adjacency.tocoo()
-    row, column = scaled.coords
     root = np.sqrt(abs(adjacency).sum(axis=1))
-    scaled.data = over_roots(scaled.data, root[row], root[column])
-    return scaled
+    of_rows, of_columns = np.repeat(root, np.diff(adjacency.indptr)), root[adjacency.indices]
+    entries = over_roots(adjacency.data, of_rows, of_columns)
+    return csr_array((entries, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
 
 
 def over_roots(

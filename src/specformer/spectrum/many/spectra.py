@@ -243,7 +243,7 @@ def _solve_shard(
         matrices, lowest = laplacian_of(adjacency, "one"), 0.0
     else:
         looped = adjacency + sp.eye_array(adjacency.shape[0])
-        matrices, lowest = sp.csr_array(normalised_adjacency(looped)), -1.0
+        matrices, lowest = normalised_adjacency(looped), -1.0
     rows, node_start, pair_start = starts(sizes[order]), starts(sizes), starts(sizes**2)
     values = torch.empty(int(node_start[-1]), device=device)
     vectors = torch.empty(int(pair_start[-1]), device=device)
