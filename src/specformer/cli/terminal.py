@@ -58,7 +58,7 @@ def show_table(
         for row in rows:
             shown.add_row(*(row[column] for column in part))
         clear_line()
-        console.print(shown)
+        console.print(shown, "")
 
 
 def _parts(widths: Sequence[int], again: int, room: int) -> list[list[int]]:
