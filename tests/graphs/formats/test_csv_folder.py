@@ -204,6 +204,7 @@ def test_a_split_column_is_the_masks_and_no_feature(tmp_path: Path) -> None:
         (EDGES, "", {}, "nodes.csv: the file is empty"),
         (EDGES, "id\n", {}, "nodes.csv: the graph has no nodes"),
         ("a,b\n1,2\n", None, {}, "edges.csv: needs the columns 'source' and 'target', .* 'a', 'b'"),
+        ("SMILES,y\nCCO,2\n", None, {}, "edges.csv: holds molecules, .* its column 'SMILES'"),
         ("source,target\na,b\na\n", None, {}, "edges.csv: row 3 has 1 cell where the header has 2"),
         ("source,target\n\na,b,c\n", None, {}, "edges.csv: row 3 has 3 cells"),
         ("source,source\na,b\n", None, {}, "edges.csv: column 'source' appears more than once"),

@@ -98,6 +98,11 @@ def _ends(edges: Table, columns: Columns, known: Sequence[str]) -> tuple[str, st
             return held[0], held[1]
     if ends is None:
         edges.refuse_matrix()
+        if smiles := [name for name in edges.columns if "smiles" in name.casefold()]:
+            raise GraphError(
+                f"{edges.path}: holds molecules, judging by its column {smiles[0]!r}, where a "
+                "single graph is needed"
+            )
         is_short = len(edges.columns) <= 3  # as rows without a header are
         first = " (1 and 2 if the first row is an edge)" if is_short else ""
         raise GraphError(
