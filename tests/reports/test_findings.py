@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from specformer.reports.findings import summary
 
 
@@ -82,3 +84,15 @@ def test_a_model_alone_is_compared_by_recipe():
         "Specformer (projected) has the smallest error on the comb filter, "
         "30 times below the next best recipe."
     )
+
+
+def test_the_interval_of_a_share_stays_within_its_bounds():
+    """Where mean ± half-width leaves [0, 1], the interval is that of the log-odds."""
+    test = {"mean": 0.9, "ci95": 0.2, "values": [0.88, 0.92]}
+    row = {"dataset": "mine", "model": "gcn", "recipe": "default", "metric": "rocauc", "test": test}
+    middle, half = math.log(0.9 / 0.1), 0.2 / (0.9 * 0.1)
+    low, high = (1 / (1 + math.exp(-x)) for x in (middle - half, middle + half))
+    assert summary({"molecules": [row]}) == (
+        f"On mine, GCN reaches a test ROC-AUC of 0.900 ({low:.3f} to {high:.3f})."
+    )
+    assert "0.900 ± 0.200" in summary({"molecules": [row | {"metric": "rmse"}]})

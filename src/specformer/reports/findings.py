@@ -8,7 +8,7 @@ from typing import Any
 
 from specformer.reports import numbers
 from specformer.reports.sections.report_tables import interval
-from specformer.reports.standings import verdict
+from specformer.reports.standings import figure, verdict
 from specformer.reports.variants import KINDS, Entry, Rows, grouped
 from specformer.training.evaluation.graph_metrics import metric_named
 
@@ -79,12 +79,9 @@ def _by_figures(entries: Sequence[Entry]) -> list[str]:
         metric = metric_named(name)
         measured = [entry for entry in entries if entry["metric"] == name]
         for dataset, (best, *others) in _ranked(measured, lower=metric.lower).items():
-            mean, spread = best.reached["mean"], interval(best.reached)
-            figure = numbers.error(mean)
-            if spread is not None:
-                figure += f" ± {numbers.error(spread, like=mean)}"
+            reached = figure(best, best.reached)
             verb = "has the best" if others else "reaches a"
-            told = f"On {dataset}, {best.look.label} {verb} test {metric.label} of {figure}"
+            told = f"On {dataset}, {best.look.label} {verb} test {metric.label} of {reached}"
             if (together := best.get("test_together")) is not None:
                 told += f"; the mean of its runs’ predictions has {numbers.error(together)}"
             sentences.append(f"{told}.")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeGuard
 
+from specformer.training.evaluation.graph_metrics import METRICS
 from specformer.training.evaluation.summaries import interval95
 
 NONE = "–"
@@ -65,16 +66,36 @@ def percent(value: float | None, like: float | None = None) -> str:
     return f"{100 * value:.1f}" + ("%" if like is None else "")
 
 
-def spread(write: Callable[..., str], mean: float, ci95: float) -> str:
-    """A 95% interval beside its mean; that of a percentage stays within 0 and 100.
+def share(value: float | None, like: float | None = None) -> str:
+    """A figure between 0 and 1, such as ROC-AUC, in the digits of an error."""
+    return error(value, like)
+
+
+def writer(metric: str) -> Callable[..., str]:
+    """The function that writes figures of this metric.
 
     Example:
-        >>> spread(percent, 0.93, 0.0087), spread(percent, 0.97, 0.05), spread(error, 0.97, 0.05)
-        ('± 0.9', '(85.3 to 99.5)', '± 0.050')
+        >>> writer("accuracy")(0.93), writer("rocauc")(0.93), writer("rmse")(93.0)
+        ('93.0%', '0.930', '93.0')
     """
-    if write is percent and not (mean - ci95 >= 0.0 and mean + ci95 <= 1.0):
-        low, high = interval95(mean, ci95)
-        return f"({100 * low:.1f} to {100 * high:.1f})"
+    if metric == "accuracy":
+        return percent
+    known = METRICS.get(metric)  # those of links, Hits@10 and so on, are shares
+    return error if known and known.task == "regression" else share
+
+
+def spread(write: Callable[..., str], mean: float, ci95: float) -> str:
+    """A 95% interval beside its mean; that of a percentage or a share stays within its bounds.
+
+    Example:
+        >>> spread(percent, 0.93, 0.0087), spread(percent, 0.97, 0.05), spread(share, 0.97, 0.05)
+        ('± 0.9', '(85.3 to 99.4)', '(0.853 to 0.994)')
+        >>> spread(error, 0.97, 0.05)
+        '± 0.050'
+    """
+    if write in (percent, share) and not (mean - ci95 >= 0.0 and mean + ci95 <= 1.0):
+        low, high = (write(end, like=mean) for end in interval95(mean, ci95))
+        return f"({low} to {high})"
     return f"± {write(ci95, like=mean)}"
 
 

@@ -2,7 +2,7 @@ r"""Compared models, of a comparison or of several runs: in words, as tables, as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -30,14 +30,9 @@ def _labels(result: Result) -> dict[str, str]:
     return {name: style.label for name, style in looks(result).items()}
 
 
-def writer(result: Result) -> Callable[..., str]:
-    """The function that writes figures of its metric: accuracies in per cent."""
-    return numbers.percent if result["metric"] == "accuracy" else numbers.error
-
-
 def figure(result: Result, reached: Mapping[str, Any]) -> str:
     """A mean with its interval, if it has one."""
-    write, mean, ci95 = writer(result), reached["mean"], reached["ci95"]
+    write, mean, ci95 = numbers.writer(result["metric"]), reached["mean"], reached.get("ci95")
     return write(mean) + ("" if ci95 is None else f" {numbers.spread(write, mean, ci95)}")
 
 
@@ -50,7 +45,7 @@ def signed(result: Result, difference: Mapping[str, Any] | None) -> tuple[str, s
     """
     if difference is None:
         return numbers.NONE, ""
-    write, mean, ci95 = writer(result), difference["mean"], difference["ci95"]
+    write, mean, ci95 = numbers.writer(result["metric"]), difference["mean"], difference["ci95"]
     sign = "+" if mean > 0 else "−" if mean < 0 else ""
     spread = "" if ci95 is None else f"± {write(ci95, like=ci95)}"
     return sign + write(abs(mean), like=abs(mean)), spread

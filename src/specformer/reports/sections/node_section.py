@@ -359,4 +359,5 @@ def _figures(rows: Rows) -> Iterator[Table]:
             across="figure",
             metric="test",
             lower=False,
+            write=numbers.share,
         )

@@ -87,6 +87,7 @@ def compared(rows: Rows) -> Iterator[Table]:
                 across="dataset",
                 metric=key,
                 lower=metric.lower,
+                write=numbers.writer(metric.name),
                 in_standings=key == "test",
             )
 
@@ -106,6 +107,7 @@ def each_target(rows: Rows) -> Iterator[Table]:
             across="target",
             metric="test",
             lower=metric.lower,
+            write=numbers.writer(metric.name),
         )
 
 
