@@ -106,7 +106,10 @@ def _how_to_label(graph: Graph, source: str) -> str:
         more = "" if len(graph.feature_names) <= _NAMED else ", …"
         return f"name the column that holds them with --label: {listed}{more}"
     if holds_only_edges(source):
-        return "put this list of edges into a folder, as edges.csv beside a nodes.csv with labels"
+        return (
+            "put this list of edges into a folder, as edges.csv beside a nodes.csv with labels, or "
+            "learn links with --task links"
+        )
     return (
         "labels are read from a column label of nodes.csv, y of an npz file, or an attribute of "
         "nodes in GraphML"
