@@ -282,3 +282,4 @@ def test_an_edge_list_alone_is_told_what_to_do(call, here):
     assert (
         "k.csv: the graph has no labels to learn from; put this list of edges into a folder" in err
     )
+    assert "or learn links with --task links" in err
