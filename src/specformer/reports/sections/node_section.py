@@ -124,7 +124,8 @@ def _learned(rows: Rows) -> Iterator[Block]:
     yield Figure(
         "Attention in detail",
         f"How much each eigenvalue (row) attends to each other one (column){of_first}, in the "
-        "first block. A strong column is an eigenvalue that many attend to.",
+        "first block. A strong column is an eigenvalue that many attend to. Of many eigenvalues a "
+        "part is drawn, and a column adds up those nearest to it.",
         (  # from which a reader chooses a head
             picture(
                 attention_image(
