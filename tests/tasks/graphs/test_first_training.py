@@ -203,14 +203,18 @@ def test_models_are_as_they_are_first_but_for_dropouts(data: Path, tmp_path: Pat
         progress=Silent(),
     )
     assert (result["start"], result["settings"]["matrix"]) == ("molpcba", first.matrix)
-    own = replace(first.model, feature_dropout=0.3, transformer_dropout=0.0)
+    own = replace(
+        first.model, feature_dropout=0.3, transformer_dropout=0.0, fingerprint_dropout=0.5
+    )
     assert result["settings"]["model"] == asdict(own)
     assert graph_recipe(None, "mine", ours)[1].schedule == graph_recipe(None, "mine")[1].schedule
     (tmp_path / "mine.yaml").write_text(
         "{start: molpcba, model: {num_layers: 3, transformer_dropout: 0.2}, matrix: laplacian}"
     )
     found = graph_recipe(str(tmp_path / "mine.yaml"), "mine")[1]
-    expected = replace(first.model, feature_dropout=0.0, transformer_dropout=0.2)
+    expected = replace(
+        first.model, feature_dropout=0.0, transformer_dropout=0.2, fingerprint_dropout=0.5
+    )
     assert (found.model, found.matrix) == (expected, first.matrix)
 
 

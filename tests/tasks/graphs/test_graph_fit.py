@@ -90,7 +90,8 @@ def test_result_and_saved_models(tmp_path: Path, graphs_file: Path) -> None:
     # What is predicted is the mean of what the models say of the graphs as they are.
     graphs = read_graph_set(graphs_file)
     with torch.no_grad():
-        said = torch.stack([model(pack(graphs)) for model in models]).numpy()
+        batch = pack(graphs, fingerprint=1024)
+        said = torch.stack([model(batch) for model in models]).numpy()
     found = rows_of(predict_with(run, device=CPU).text)
     for kind, expected in (("prediction", said.mean(axis=0)), ("spread", said.std(axis=0, ddof=1))):
         numbers = [[float(row[f"{kind}(target {i})"]) for i in (0, 1)] for row in found]
@@ -173,7 +174,7 @@ def test_figures_are_those_of_the_saved_model(tmp_path: Path, graphs_file: Path)
     test = np.flatnonzero(graph_split(graphs, "random-80-10-10", 0).test)
     with torch.no_grad():
         outputs = GraphSpecformer.from_pretrained(run.path / "model" / "000")(
-            pack(graphs.subset(test))
+            pack(graphs.subset(test), fingerprint=1024)
         ).numpy()
     assert graphs.y is not None
     squared = (outputs - graphs.y[test]) ** 2
@@ -320,7 +321,8 @@ def test_one_of_several_classes(tmp_path: Path) -> None:
     assert counts.sum() in (11, 12)
     graphs = read_graph_set(tmp_path / "small.npz")
     with torch.no_grad():
-        said = torch.stack([model(pack(graphs)) for model in load_graph_models(run)])
+        batch = pack(graphs, fingerprint=1024)
+        said = torch.stack([model(batch) for model in load_graph_models(run)])
     shares = said.softmax(dim=-1)
     found = rows_of(predict_with(run, device=CPU).text)
     numbers = [[float(line[f"probability({n})"]) for n in range(3)] for line in found]
@@ -368,7 +370,7 @@ def test_graphs_whose_nodes_have_numbers(model: str, tmp_path: Path, graphs_file
     (loaded,) = load_graph_models(run)
     assert loaded.config["in_channels"] == 2
     with torch.no_grad():
-        said = loaded(pack(read_graph_set(source))).numpy()
+        said = loaded(pack(read_graph_set(source), fingerprint=1024)).numpy()
     found = rows_of(predict_with(run, device=CPU).text)
     numbers = [[float(line[f"prediction(target {i})"]) for i in (0, 1)] for line in found]
     np.testing.assert_allclose(numbers, said, rtol=1e-4, atol=1e-4)

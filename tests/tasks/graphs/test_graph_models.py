@@ -122,7 +122,7 @@ def test_all_weights_but_the_last_layers_are_taken_over(first: RunFolder) -> Non
     recipe = recipe_for(graphs, start, "task=classification", "model.feature_dropout=0.5")
     assert recipe_for(graphs, start, "task=classification").model.feature_dropout == 0.0
     assert recipe.matrix == "adjacency-with-loops"
-    batch = pack(graphs, matrix=recipe.matrix)
+    batch = pack(graphs, matrix=recipe.matrix, fingerprint=recipe.model.fingerprint)
     for run in range(3):
         trained = start.models[run % 2]
         model = start.model_for(graphs, recipe, run).eval()
