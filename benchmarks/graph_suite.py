@@ -136,7 +136,8 @@ def graph_case(case: str, setting: Setting) -> GraphCase:
     """A data set by name or a file of graphs, with its recipe. The device computes its spectra."""
     source, _, name = case.partition(":")
     graphs = graph_set(source, setting.data)
-    recipe = graph_recipe(name or None, source)[1].settled(graphs)
+    # Fingerprints, of files of one's own, have no part in what is measured.
+    recipe = graph_recipe(name or None, source, ["model.fingerprint=0"])[1].settled(graphs)
     spectra = decompose_many(
         graphs, matrix=recipe.matrix, device=setting.device, cache=setting.cache
     )

@@ -182,7 +182,7 @@ def test_the_terminal_shows_a_table(call, here: Path) -> None:
     write_graph_set(here / "own.npz", small_set(60, classes=True))
     status, out, err = call("train", "own.npz", *FAST, "--quiet", "--runs", 2)
     assert (status, err) == (0, "")
-    for text in ("Many graphs", "ROC-AUC", "±", "report.html"):
+    for text in ("Many graphs", "ROC-AUC", "Specformer", "report.html"):
         assert text in out
 
 

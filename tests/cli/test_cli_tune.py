@@ -50,7 +50,7 @@ def test_what_was_read_is_said_first(call, sources: Path) -> None:
 
 
 def test_what_people_read(call, sources: Path) -> None:
-    few = [*FEW, "--parameters", 3000, "--out", "search", "--quiet"]
+    few = [*FEW, "--parameters", 12_000, "--out", "search", "--quiet"]
     status, out, err = call("tune", "many.npz", *FAST, *few)
     assert (status, err) == (0, "")
     assert "has the best validation rocauc on 1 split, " in out

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.spectrum.known_graphs import SMALL
 
 from specformer import decompose
+from specformer.datasets import csbm
 from specformer.errors import SpectrumError
 from specformer.files.host_memory import granted_bytes
 from specformer.spectrum import devices
@@ -75,4 +75,4 @@ def test_what_is_granted_bounds_a_solve(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("specformer.files.host_memory.granted_bytes", lambda: 1000)
     assert devices.available_bytes(torch.device("cpu")) == 1000
     with pytest.raises(SpectrumError, match="needs about"):
-        decompose(SMALL["grid"])
+        decompose(csbm(0.5, num_nodes=1500))  # of much smaller ones nobody asks
