@@ -208,6 +208,21 @@ def test_a_stopped_run_resumes(call, trained: dict) -> None:
         assert again[key] == trained[key]
 
 
+def test_a_source_is_looked_for_where_the_run_was_started(
+    call, chains: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, _ = call("train", chains.name, "--runs", "1", *FAST, "--json")
+    assert status == 0
+    run = Path(json.loads(out)["run_dir"]).absolute()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert call("predict", run, "--smiles", "CCO")[0] == 0
+    told = f"Error: chains.csv: not found from this folder. {run} was trained on it: run this"
+    assert told in call("predict", run)[2]
+    (run / "result.json").unlink()
+    assert told in call("resume", run)[2]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

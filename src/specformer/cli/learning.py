@@ -146,6 +146,7 @@ def resume(
     """Continue a stopped training run from its last checkpoint; the result is the same."""
     shared.begin(f"Reading {run}.")
     from specformer.reports.html import write_report
+    from specformer.tasks.job import refuse_missing
     from specformer.tasks.resolve import read_job
     from specformer.training.runs.environment import choose_device
     from specformer.training.runs.folder import REPORT, RunFolder
@@ -158,6 +159,7 @@ def resume(
         return
     _refuse_finished(stopped)
     job = read_job(stopped)
+    refuse_missing(job.source, stopped.path)
     try:
         choose_device(job.device)
     except ConfigError:

@@ -210,6 +210,15 @@ def source_kind(source: str, columns: Columns | None = None) -> Kind:
     return "molecules" if many else "nodes"
 
 
+def refuse_missing(source: str, run: Path) -> None:
+    """Refuse a run's source that was named from another folder."""
+    if source not in _NAMES and not Path(source).exists():
+        raise DataNotFoundError(
+            f"{source}: not found from this folder. {run} was trained on it: run this command "
+            "where it was started, or put the data here."
+        )
+
+
 def holds_many(source: str) -> bool:
     """Whether a source is a set of many graphs: by name, molecules, or a file that holds many."""
     path = Path(source)

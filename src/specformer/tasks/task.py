@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from specformer.datasets import Split
 from specformer.errors import ConfigError
 from specformer.graphs import Columns
-from specformer.tasks.job import Job, Kind, Request, Workplace, read_columns
+from specformer.tasks.job import Job, Kind, Request, Workplace, read_columns, refuse_missing
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.runs.folder import CONFIG, RunFolder
 
@@ -189,6 +189,8 @@ class PredictionRequest:
         """The data to predict for with a run's models, and which of its columns is what."""
         config = run.config()
         known = read_columns(config, str(run.path / CONFIG))
+        if not (self.graph or self.smiles):
+            refuse_missing(str(config["source"]), run.path)
         return self.graph or str(config["source"]), self.columns.over(known)
 
 
