@@ -288,7 +288,7 @@ def pack(
     """A PyG ``Batch``, a list or data set of ``Data``, or a :class:`GraphSet`, as one batch.
 
     The batch has the graphs' spectra and, with ``max_ring``, rings of up to so many atoms; with
-    ``fingerprint``, Morgan fingerprints of so many columns for graphs with SMILES. Spectra that
+    ``fingerprint``, counts of fragments in so many columns. Spectra that
     :class:`specformer.AddSpectrum` has stored in a ``Batch`` or ``Data`` are used as they are.
 
     Example:
