@@ -18,10 +18,11 @@ from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.loader import DataLoader, DynamicBatchSampler
 
 import specformer as sf
+from specformer.baselines.graphs.forest import FragmentForest
 from specformer.baselines.graphs.gin import GIN
 from specformer.datasets import GraphStore, graph_set, pack
 from specformer.errors import ConfigError, GraphError, SpectrumError
-from specformer.graphs import GraphSet, graph_set_from_pyg
+from specformer.graphs import GraphSet, fragment_counts, graph_set_from_pyg
 from specformer.reference import Molecule, graph_specformer
 from specformer.spectrum import decompose_many
 
@@ -61,9 +62,47 @@ def test_fingerprints_of_a_batch() -> None:
     graphs = [data.clone().update({"fingerprints": one.fingerprint[None]}) for data, one in pairs]
     torch.testing.assert_close(model(batch_of(graphs)), expected, rtol=0, atol=1e-10)
     with pytest.raises(ConfigError, match="the graphs have no fingerprints, but the model has"):
-        model(batch_of(GRAPHS))
+        model(pack(batch_of(GRAPHS)))
     with pytest.raises(ConfigError, match="the graphs have fingerprints of 6, but the model has"):
         model_of(fingerprint=7)(batch_of(graphs))
+
+
+def test_fragments_of_a_batch_are_counted(tmp_path: Path) -> None:
+    """A saved model needs nothing of a loader's batches but spectra, as data of training did."""
+    model_of(fingerprint=20).save_pretrained(tmp_path)
+    model = sf.GraphSpecformer.from_pretrained(tmp_path)
+    counts = torch.from_numpy(fragment_counts(graph_set_from_pyg(GRAPHS), 20))
+    counted = [one._replace(fingerprint=row) for one, row in zip(MOLECULES, counts, strict=True)]
+    expected = graph_specformer(model.state_dict(), model.config, counted)
+    graphs = [SPECTRUM(data) for data in GRAPHS]
+    found = torch.cat([model(batch) for batch in DataLoader(graphs, batch_size=4)])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    packed = pack(Batch.from_data_list(graphs), fingerprint=20)
+    torch.testing.assert_close(model(packed), expected, rtol=0, atol=1e-10)
+    forest = FragmentForest.grown(counts.numpy(), np.arange(6.0)[:, None], "numbers", 1, (2, 1))
+    torch.testing.assert_close(forest(batch_of(GRAPHS)), forest.outputs(counts), rtol=0, atol=0)
+
+
+def test_fragments_of_numbers_loops_and_directions() -> None:
+    """Counts are those of training; two directions of one edge must have one category."""
+    model = model_of(node_cardinalities=[1], edge_cardinalities=[3], in_channels=2, fingerprint=16)
+    edges = torch.tensor([[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]])
+    data = Data(torch.rand(3, 2).double(), edges, edge_attr=torch.tensor([0, 0, 2, 2, 1]))
+    counts = torch.from_numpy(fragment_counts(graph_set_from_pyg([data]), 16))
+    given = batch_of([data.clone().update({"fingerprints": counts})])
+    torch.testing.assert_close(model(batch_of([data])), model(given), rtol=0, atol=0)
+    data.edge_attr[0] = 1
+    with pytest.raises(GraphError, match="between nodes 0 and 1 is given more than once"):
+        model(batch_of([data]))
+
+
+def test_packing_keeps_the_stored_spectra() -> None:
+    """Also where rings are asked for, which needed a decomposition of its own before."""
+    batch = batch_of(GRAPHS, sf.AddSpectrum(dtype=torch.float64, k=2))
+    packed = pack(batch, max_ring=6)
+    assert packed.num_eigenpairs is not None
+    model = model_of(form="pairs", max_ring=6)
+    torch.testing.assert_close(model(packed), model(batch), rtol=0, atol=0)
 
 
 def test_rings_of_a_batch_are_found() -> None:

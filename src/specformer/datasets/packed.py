@@ -297,9 +297,8 @@ def pack(
         >>> pack([Data(x=torch.tensor([[6], [8]]), edge_index=ends)]).eigenvalues
         tensor([0., 2.])
     """
-    is_plain = matrix == "laplacian" and max_ring is None and not fingerprint
-    if hasattr(source, "num_eigenpairs") and is_plain:
-        stored = as_packed(source)
+    if hasattr(source, "num_eigenpairs") and matrix == "laplacian":
+        stored = as_packed(source, {"max_ring": max_ring, "fingerprint": fingerprint})
         return stored if device is None else stored.to(device)
     graphs = source if isinstance(source, GraphSet) else graph_set_from_pyg(source)
     spectra = decompose_many(graphs, matrix=matrix, device=device)

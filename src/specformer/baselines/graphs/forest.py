@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from specformer.errors import ConfigError
 from specformer.nn.argument_checks import check_arguments
 from specformer.nn.pretrained import Pretrained, constructor_arguments
-from specformer.spectrum.many.packed_graphs import PackedGraphs
+from specformer.spectrum.many.packed_graphs import PackedGraphs, as_packed
 
 #: Values of leaves: means of a target, shares of ones, or shares of every class of one target.
 Leaves = Literal["numbers", "ones", "classes"]
@@ -67,6 +67,7 @@ class FragmentForest(Pretrained):
         self.readout = _Link(leaves, out_channels)
 
     def forward(self, batch: PackedGraphs) -> Tensor:
+        batch = as_packed(batch, self.config)
         if batch.fingerprints is None:
             raise ConfigError(
                 f"the graphs have no fingerprints: pack them with fingerprint={self.fingerprint}."

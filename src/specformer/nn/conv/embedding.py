@@ -168,8 +168,7 @@ class FingerprintEmbedding(nn.Module):
             given = "no fingerprints" if counts is None else f"fingerprints of {counts.shape[1]}"
             raise ConfigError(
                 f"the graphs have {given}, but the model has fingerprint={self.size}: pack them "
-                f"with fingerprint={self.size}, or give a PyG Data `fingerprints` "
-                f"[1, {self.size}] of specformer.graphs.fragment_counts."
+                f"with fingerprint={self.size}, or give the model a PyG Batch without fingerprints."
             )
         logs = counts.to(self.map.weight.dtype).log1p()
         return self.dropout(self.map(logs).relu())

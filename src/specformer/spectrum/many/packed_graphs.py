@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs import GraphSet, find_rings
+from specformer.graphs.colours import fragment_counts
 from specformer.graphs.convert import is_pyg
 from specformer.kernels.segments import stretches
 from specformer.kernels.tracing import kept_property
@@ -160,9 +161,9 @@ def as_packed(batch: Any, config: Mapping[str, Any] | None = None) -> PackedGrap
     ``config`` is that of a model, which must have a vector for every category.
 
     Whole numbers in ``x`` and ``edge_attr`` are categories, others are numbers; beside those, ``z``
-    and ``edge_type`` may hold categories, and ``fingerprints`` ``[1, size]`` a graph's counts. An
-    edge given in one direction counts in both; given in both, each direction keeps its own
-    features. Rings are looked for if the model asks for them.
+    and ``edge_type`` may hold categories. An edge given in one direction counts in both; given in
+    both, each direction keeps its own features. If the model asks for them, rings are looked for
+    and fragments are counted, unless ``fingerprints`` ``[1, size]`` holds a graph's counts.
 
     Example:
         >>> from torch_geometric.data import Batch, Data
@@ -232,8 +233,11 @@ def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
     )
     check_categories(config, packed.nodes, packed.bond_table)
     packed.bond.copy_(_bonds(packed, batch.edge_index, kinds))
-    if config.get("max_ring"):
-        packed = _with_rings(packed, config["max_ring"])
+    if max_ring := config.get("max_ring"):
+        packed = _with_rings(packed, max_ring)
+    if (size := config.get("fingerprint")) and packed.fingerprints is None:
+        counts = torch.from_numpy(fragment_counts(_with_categories(packed), size))
+        packed = replace(packed, fingerprints=counts.to(sizes.device))
     return packed if entries == cells else _filled(packed, pairs)
 
 
@@ -344,19 +348,33 @@ def _bonds(packed: PackedGraphs, edge_index: Tensor, kinds: Tensor) -> Tensor:
 def _with_rings(packed: PackedGraphs, max_ring: int) -> PackedGraphs:
     """The batch with its rings, looked for on the host."""
     pair = ((packed.bond > 0) & (packed.source < packed.target)).nonzero().squeeze(1)
-    ends = torch.stack([packed.target[pair], packed.source[pair]])
-    bonds = torch.bincount(packed.graph[ends[0]], minlength=packed.num_graphs)
-    graphs = GraphSet(
-        num_nodes=packed.sizes.cpu().numpy(),
-        num_edges=bonds.cpu().numpy(),
-        edge_index=packed.position[ends].int().cpu().numpy(),
-    )
-    found = find_rings(graphs, max_ring)
+    found = find_rings(_on_host(packed, pair), max_ring)
     return replace(
         packed,
         rings=torch.from_numpy(found.rows).long().to(pair.device),
         ring_counts=torch.from_numpy(found.counts).to(pair.device),
         num_bonds=max(len(pair), 1),
+    )
+
+
+def _with_categories(packed: PackedGraphs) -> GraphSet:
+    """The graphs with the categories of nodes and edges; both directions of an edge must agree."""
+    pair = packed.bond.nonzero().squeeze(1)
+    of_edges = packed.bond_table[packed.bond[pair]] - 1
+    return _on_host(
+        packed, pair, node_feat=packed.nodes.cpu().numpy(), edge_feat=of_edges.cpu().numpy()
+    )
+
+
+def _on_host(packed: PackedGraphs, pair: Tensor, **features: Any) -> GraphSet:
+    """The graphs with these pairs of nodes as edges."""
+    ends = torch.stack([packed.target[pair], packed.source[pair]])
+    edges = torch.bincount(packed.graph[ends[0]], minlength=packed.num_graphs)
+    return GraphSet(
+        num_nodes=packed.sizes.cpu().numpy(),
+        num_edges=edges.cpu().numpy(),
+        edge_index=packed.position[ends].int().cpu().numpy(),
+        **features,
     )
 
 
