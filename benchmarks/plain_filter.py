@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.nn.filter import PROJECTIONS
+from specformer.nn.layers.attention import PROJECTIONS
 
 _RENAMED = (
     (".encoder.blocks.0.", "."),

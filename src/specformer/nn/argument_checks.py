@@ -104,7 +104,7 @@ def check_eigenvalues(eigenvalues: Any, dtype: torch.dtype) -> None:
         shape = list(eigenvalues.shape)
         raise ConfigError(f"eigenvalues must have shape [q], q at least 1, not {shape}.")
     given = eigenvalues.dtype
-    mixed = given.is_floating_point and given != dtype
+    mixed = given.is_floating_point and given != dtype and dtype.itemsize >= 4
     if mixed and not torch.is_autocast_enabled(eigenvalues.device.type):
         raise ConfigError(
             f"eigenvalues are {given}, but the filter is {dtype}; convert one of them with "

@@ -54,16 +54,16 @@ class EigenvalueEncoding(DerivedBuffers):
 
     @remembered
     def forward(self, eigenvalues: Tensor) -> Tensor:
-        angles = eigenvalues.unsqueeze(-1) * self.frequencies.to(eigenvalues.dtype)
+        values, frequencies, kind = eigenvalues, self.frequencies, None
+        if frequencies.itemsize < 4:  # the module was cast, but angles need all bits
+            values, kind = values.float(), frequencies.dtype
+            frequencies = self.derived()["frequencies"]
+        angles = values.unsqueeze(-1) * frequencies.to(values)
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-        return torch.cat([eigenvalues.unsqueeze(-1), waves], dim=-1)
+        return torch.cat([values.unsqueeze(-1), waves], dim=-1).to(dtype=kind)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, epsilon={self.epsilon}"
-
-
-#: Names of the linear maps to queries, keys and values.
-PROJECTIONS = ("query", "key", "value")
 
 
 class WeightedAttention(nn.Module):

@@ -13,7 +13,8 @@ from specformer.nn.condensation import condensed_attention
 from specformer.nn.conv.composition import is_filter
 from specformer.nn.conv.embedding import FeatureEmbedding
 from specformer.nn.conv.node_conv import LinearBases, NodeConv
-from specformer.nn.filter import PROJECTIONS, SpectralFilter
+from specformer.nn.filter import SpectralFilter
+from specformer.nn.layers.attention import PROJECTIONS
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear, reset_parts
 from specformer.nn.pretrained import Pretrained

@@ -200,7 +200,11 @@ class Spectrum(Filtering, Shown):
         else:
             moved = aligned(vectors, kept, device)
         values = self.eigenvalues.to(device, work, non_blocking=non_blocking)
-        return replace(self, eigenvalues=values, eigenvectors=moved, rows=None)
+        other = replace(self, eigenvalues=values, eigenvectors=moved, rows=None)
+        if work.itemsize < 4:  # the encoding multiplies eigenvalues by 100: filters get all bits
+            groups = Distinct(*(part.to(device) for part in self.distinct))
+            object.__setattr__(other, "distinct", groups)
+        return other
 
     def streamed(
         self,

@@ -13,7 +13,7 @@ from tests.nn.plain_twin import SPECTRA, assert_twins, scrambled, state_of
 from specformer import reference
 from specformer.errors import ConfigError
 from specformer.nn import EigenvalueEncoding, GraphSpecformer, Specformer
-from specformer.nn.filter import EncoderBlock, SpectrumEncoder
+from specformer.nn.filter import EncoderBlock, SpectralFilter, SpectrumEncoder
 from specformer.spectrum import Tokens
 
 
@@ -71,6 +71,15 @@ def test_has_nothing_to_learn_or_to_save() -> None:
     encoding = EigenvalueEncoding(8)
     assert not list(encoding.parameters())
     assert not encoding.state_dict()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_cast_encoding_is_rounded_only_at_its_end(dtype: torch.dtype) -> None:
+    values = torch.linspace(0, 2, 50)
+    exact = reference.encoding(values.double(), 32).to(dtype)
+    torch.testing.assert_close(EigenvalueEncoding(32).to(dtype)(values), exact)
+    filt = SpectralFilter(32, 4).to(dtype)
+    assert filt(values).dtype == filt(values.to(dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize("channels", [0, 1, 7, -2])

@@ -10,6 +10,8 @@ from torch import Tensor
 from specformer.kernels.weighted_attention import Ranges, weighted_attention
 from specformer.nn.layers.linear import Linear, joint_linear
 
+#: Names of the linear maps to queries, keys and values.
+PROJECTIONS = ("query", "key", "value")
 #: How often each key counts.
 Weights = Tensor | Ranges
 
