@@ -1,9 +1,9 @@
 r"""The paper's equations, written out literally and slowly: both models, for reading and for tests.
 
 Everything is dense and explicit: attention is a softmax matrix over *all* eigenvalues, heads are a
-Python loop, every basis is an n×n matrix, the combined bases are n×n×d, and sums are loops. Nothing
-is imported from the rest of the package, whose fast paths are compared with this module. Equation
-numbers are those of `the paper <https://arxiv.org/abs/2303.01028>`_.
+Python loop, every basis is an n×n matrix, and the combined bases are n×n×d. Nothing is imported
+from the rest of the package, whose fast paths are compared with this module. Equation numbers are
+those of `the paper <https://arxiv.org/abs/2303.01028>`_.
 
 The functions take the parameters of a module by name (``module.state_dict()``, or a dict of its
 parameters for gradients) and are differentiable in them. Dropout is left out.
@@ -20,8 +20,8 @@ Example:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, pairwise, product
 from typing import Any, NamedTuple
 
 import torch
@@ -33,9 +33,8 @@ Config = Mapping[str, Any]
 
 def part(state: State, name: str) -> dict[str, Tensor]:
     """The parameters of the submodule ``name``."""
-    return {
-        key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(name + ".")
-    }
+    start = name + "."
+    return {key.removeprefix(start): value for key, value in state.items() if key.startswith(start)}
 
 
 def linear(state: State, x: Tensor) -> Tensor:
@@ -46,12 +45,9 @@ def linear(state: State, x: Tensor) -> Tensor:
 
 def layer_norm(state: State, x: Tensor) -> Tensor:
     """Each row with mean 0 and variance 1, then scale and shift."""
-    rows = []
-    for row in x:
-        centred = row - row.mean()
-        normal = centred / torch.sqrt((centred**2).mean() + 1e-5)
-        rows.append(normal * state["weight"] + state["bias"])
-    return torch.stack(rows)
+    mean = x.mean(dim=1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(dim=1, keepdim=True)
+    return (x - mean) / torch.sqrt(variance + 1e-5) * state["weight"] + state["bias"]
 
 
 def batch_norm(state: State, x: Tensor, training: bool) -> Tensor:
@@ -70,57 +66,60 @@ def normalise(state: State, name: str | None, x: Tensor, training: bool) -> Tens
     return layer_norm(state, x) if name == "layer" else batch_norm(state, x, training)
 
 
-def activate(name: str | None, x: Tensor) -> Tensor:
-    """The activation of that name; None is the identity."""
-    if name is None:
-        return x
-    if name == "relu":
-        return torch.where(x > 0, x, torch.zeros_like(x))
-    if name == "tanh":
-        return (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())
-    assert name == "gelu"
+def gelu(x: Tensor) -> Tensor:
+    """Φ(x) x, with Φ the normal distribution."""
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def softmax(x: Tensor) -> Tensor:
+    """Exponentials, divided by their sum along the second axis."""
+    return x.exp() / x.exp().sum(dim=1, keepdim=True)
+
+
+#: Functions by their name in a configuration.
+FUNCTIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
+    None: lambda x: x,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "gelu": gelu,
+    "softmax": softmax,
+}
 
 
 # --- §4.1: encoding and encoder -----------------------------------------------------------------
 
 
 def encoding(eigenvalues: Tensor, d: int, epsilon: float = 100.0) -> Tensor:
-    """Z = [λ ‖ ρ(λ)], Eq. 2: one eigenvalue and one channel at a time."""
-    rows = []
-    for value in eigenvalues:
-        row = [value]
-        for i in range(d // 2):
-            row.append(torch.sin(epsilon * value / 10000 ** (2 * i / d)))
-            row.append(torch.cos(epsilon * value / 10000 ** (2 * i / d)))
-        rows.append(torch.stack(row))
-    return torch.stack(rows)
+    """Z = [λ ‖ ρ(λ)], Eq. 2: one channel at a time."""
+    columns = [eigenvalues]
+    for i in range(d // 2):
+        angles = epsilon * eigenvalues / 10000 ** (2 * i / d)
+        columns += [torch.sin(angles), torch.cos(angles)]
+    return torch.stack(columns, dim=1)
+
+
+def of_head(state: State, name: str, z: Tensor, head: int, num_heads: int) -> Tensor:
+    """The queries, keys or values of one head: its share of the columns of Z W + b."""
+    return linear(part(state, name), z).chunk(num_heads, dim=1)[head]
 
 
 def attention_matrix(state: State, z: Tensor, head: int, num_heads: int) -> Tensor:
     """B of one head, q×q, over all eigenvalues."""
-    width = z.shape[1] // num_heads
-    rows = slice(head * width, (head + 1) * width)
-    queries = z @ state["query.weight"][rows].T + state["query.bias"][rows]
-    keys = z @ state["key.weight"][rows].T + state["key.bias"][rows]
-    scores = queries @ keys.T / math.sqrt(width)
-    return torch.stack([row.exp() / row.exp().sum() for row in scores])
+    queries, keys = (of_head(state, name, z, head, num_heads) for name in ("query", "key"))
+    return softmax(queries @ keys.T / math.sqrt(keys.shape[1]))
 
 
 def attention_heads(state: State, z: Tensor, num_heads: int) -> list[Tensor]:
     """Z_m of every head."""
-    width = z.shape[1] // num_heads
-    heads = []
-    for head in range(num_heads):
-        rows = slice(head * width, (head + 1) * width)
-        values = z @ state["value.weight"][rows].T + state["value.bias"][rows]
-        heads.append(attention_matrix(state, z, head, num_heads) @ values)
-    return heads
+    return [
+        attention_matrix(state, z, head, num_heads) @ of_head(state, "value", z, head, num_heads)
+        for head in range(num_heads)
+    ]
 
 
 def feed_forward(state: State, x: Tensor) -> Tensor:
     """Two linear maps and a GELU between them."""
-    return linear(part(state, "2"), activate("gelu", linear(part(state, "0"), x)))
+    return linear(part(state, "2"), gelu(linear(part(state, "0"), x)))
 
 
 def encoder_block(state: State, z: Tensor, num_heads: int) -> Tensor:
@@ -152,7 +151,6 @@ def spectral_filter(
     state: State,
     eigenvalues: Tensor,
     num_heads: int,
-    *,
     decoder: str = "joint",
     epsilon: float = 100.0,
 ) -> Tensor:
@@ -162,11 +160,8 @@ def spectral_filter(
     if decoder == "joint":  # one map of the whole representation, as in the authors' code
         return linear(part(state, "linear"), z)
     normed = layer_norm(part(state, "norm"), z)
-    columns = [
-        linear(part(state, "linear"), head)[:, 0]  # Eq. 4
-        for head in attention_heads(part(state, "attention"), normed, num_heads)
-    ]
-    return torch.stack(columns, dim=1)
+    heads = attention_heads(part(state, "attention"), normed, num_heads)
+    return torch.cat([linear(part(state, "linear"), head) for head in heads], dim=1)  # Eq. 4
 
 
 def layer_response(state: State, config: Config, layer: int, eigenvalues: Tensor) -> Tensor:
@@ -207,7 +202,7 @@ def convolution(
     if options["transform"]:
         filtered = linear(part(state, "transform"), filtered)
     filtered = normalise(part(state, "norm"), options["norm"], filtered, training)
-    out = activate(options["activation"], filtered)
+    out = FUNCTIONS[options["activation"]](filtered)
     return out + x if options["residual"] else out
 
 
@@ -223,7 +218,7 @@ def residual_block(
     out = linear(skip, x) + filtered if skip else filtered
     if linear_last:
         return out
-    return activate("relu", normalise(part(state, "norm"), norm or "batch", out, training))
+    return torch.relu(normalise(part(state, "norm"), norm or "batch", out, training))
 
 
 def specformer(
@@ -238,7 +233,7 @@ def specformer(
     hidden = linear(part(state, "lift"), x)
     deep = config["form"] == "deep"
     if config["space"] == "output" and not deep:
-        hidden = linear(part(state, "readout"), activate("relu", hidden))
+        hidden = linear(part(state, "readout"), torch.relu(hidden))
     for layer in range(config["num_layers"]):
         of_bases = 0 if config["sharing"] == "small" else layer
         response = layer_response(state, config, layer, eigenvalues)
@@ -265,17 +260,14 @@ def condensed_attention(state: State, eigenvalues: Tensor, num_heads: int) -> Te
     d = state["embedding.weight"].shape[0]
     z = linear(part(state, "embedding"), encoding(eigenvalues, d))
     normed = layer_norm(part(state, "blocks.0.attention_norm"), z)
-    bands = [
-        [p for p, value in enumerate(eigenvalues.tolist()) if low <= value < high]
-        for low, high in ((0, 2 / 3), (2 / 3, 4 / 3), (4 / 3, math.inf))
-    ]
+    edges = (0.0, 2 / 3, 4 / 3, math.inf)
+    bands = [(low <= eigenvalues) & (eigenvalues < high) for low, high in pairwise(edges)]
     condensed = torch.zeros(num_heads, 3, 3, dtype=z.dtype)
     for head in range(num_heads):
         matrix = attention_matrix(part(state, "blocks.0.attention"), normed, head, num_heads)
-        for i, rows in enumerate(bands):
-            for j, columns in enumerate(bands):
-                total = sum((matrix[p, q] for p in rows for q in columns), torch.zeros(()))
-                condensed[head, i, j] = total / len(rows) if rows else 0.0
+        for i, j in product(range(3), repeat=2):
+            total = matrix[bands[i]][:, bands[j]].sum()
+            condensed[head, i, j] = total / bands[i].sum().clamp(min=1)
     return condensed
 
 
@@ -316,20 +308,13 @@ def norm(state: State, parts: Tensors, training: bool) -> Tensors:
 
 def combined_graph_bases(state: State, raw: Tensors, config: Config, training: bool) -> Tensors:
     """Ŝ of every molecule, n×n×d."""
-    parts = [linear(part(state, "first"), x) for x in raw]
-    if config["bases_norm"] == "batch":
-        parts = norm(part(state, "first_norm"), parts, training)
-    parts = [linear(part(state, "second"), activate("gelu", x)) for x in parts]
-    if config["bases_norm"] == "batch":
-        parts = norm(part(state, "second_norm"), parts, training)
-    return softmax_sources([activate(config["bases_activation"], x) for x in parts], config)
-
-
-def softmax_sources(parts: Tensors, config: Config) -> Tensors:
-    """The softmax over the sources j of every target i, if it is configured."""
-    if config["normalise_bases"] == "softmax":
-        parts = [x.exp() / x.exp().sum(dim=1, keepdim=True) for x in parts]
-    return parts
+    parts = raw
+    for layer, function in (("first", "gelu"), ("second", config["bases_activation"])):
+        parts = [linear(part(state, layer), x) for x in parts]
+        if config["bases_norm"] == "batch":
+            parts = norm(part(state, f"{layer}_norm"), parts, training)
+        parts = [FUNCTIONS[function](x) for x in parts]
+    return [FUNCTIONS[config["normalise_bases"]](x) for x in parts]
 
 
 def graph_convolution(
@@ -338,19 +323,16 @@ def graph_convolution(
     """Σ_j (linear + GELU)(h_j + e_ij) ⊙ Ŝ_ij, with a norm also ρ, BN and GELU, then FFN."""
     summed = []
     for h, e, s in zip(hidden, bonds, bases, strict=True):
-        rows = []
-        for i in range(len(h)):
-            messages = activate("gelu", linear(part(state, "message"), h + e[i]))
-            rows.append((messages * s[i]).sum(dim=0))
-        summed.append(torch.stack(rows))
+        messages = gelu(linear(part(state, "message"), h[None, :] + e))  # n×n×d, from j to i
+        summed.append((messages * s).sum(dim=1))
     if part(state, "norm"):
         summed = norm(part(state, "norm"), [signed_root(x) for x in summed], training)
-        summed = [activate("gelu", x) for x in summed]
+        summed = [gelu(x) for x in summed]
     summed = [h + x for h, x in zip(hidden, summed, strict=True)]
-    parts = [linear(part(state, "first"), h) for h in summed]
-    parts = [activate("relu", x) for x in norm(part(state, "first_norm"), parts, training)]
-    parts = [linear(part(state, "second"), x) for x in parts]
-    parts = [activate("relu", x) for x in norm(part(state, "second_norm"), parts, training)]
+    parts = summed
+    for layer in ("first", "second"):
+        parts = [linear(part(state, layer), x) for x in parts]
+        parts = [torch.relu(x) for x in norm(part(state, f"{layer}_norm"), parts, training)]
     return [h + x for h, x in zip(summed, parts, strict=True)]
 
 
@@ -364,35 +346,25 @@ def shared_rings(bonds: Tensor, longest: int) -> Tensor:
 
     A ring is a connected set of atoms, each of which is bonded to exactly two others of the set.
     """
-    n, joined = len(bonds), (bonds > 0).any(dim=-1).tolist()
+    n, joined = len(bonds), (bonds > 0).any(dim=-1).float().fill_diagonal_(0)
     shared = torch.zeros(n, n, longest - 2)
     for size in range(3, min(n, longest) + 1):
-        for atoms in combinations(range(n), size):
-            near = {i: [j for j in atoms if j != i and joined[i][j]] for i in atoms}
-            if any(len(others) != 2 for others in near.values()):
-                continue
-            walk = [atoms[0], near[atoms[0]][0]]
-            while walk[-1] != atoms[0]:
-                one, other = near[walk[-1]]
-                walk.append(one if one != walk[-2] else other)
-            if len(walk) == size + 1:  # all atoms were visited
-                for i in atoms:
-                    shared[i, list(atoms), : size - 2] += 1
+        for atoms in map(torch.tensor, combinations(range(n), size)):
+            near = joined[atoms][:, atoms]
+            reached = torch.matrix_power(torch.eye(size) + near, size)
+            if (near.sum(dim=1) == 2).all() and (reached > 0).all():
+                shared[atoms[:, None], atoms, : size - 2] += 1
     return shared
 
 
 def pair_update(state: State, states: Tensors, hidden: Tensors, training: bool) -> Tensors:
-    """p_ij + W_o GELU(BN(ρ((W_q h_i + W_k h_j) ⊙ W_g p_ij) + W_b p_ij)), one pair at a time."""
+    """p_ij + W_o GELU(BN(ρ((W_q h_i + W_k h_j) ⊙ W_g p_ij) + W_b p_ij))."""
     mixed = []
     for p, h in zip(states, hidden, strict=True):
         q, k = linear(part(state, "ends"), h).chunk(2, dim=1)
         g, b = linear(part(state, "own"), p).chunk(2, dim=2)
-        rows = [
-            torch.stack([signed_root((q[i] + k[j]) * g[i, j]) + b[i, j] for j in range(len(h))])
-            for i in range(len(h))
-        ]
-        mixed.append(torch.stack(rows))
-    mixed = [activate("gelu", x) for x in norm(part(state, "norm"), mixed, training)]
+        mixed.append(signed_root((q[:, None] + k[None, :]) * g) + b)
+    mixed = [gelu(x) for x in norm(part(state, "norm"), mixed, training)]
     return [p + linear(part(state, "out"), x) for p, x in zip(states, mixed, strict=True)]
 
 
@@ -408,7 +380,8 @@ def layers_with_states(
     for layer in range(config["num_layers"]):
         update = part(state, f"updates.{layer}")
         states = pair_update(update, states, hidden, training)
-        weights = softmax_sources([linear(part(update, "weigh"), p) for p in states], config)
+        weights = [linear(part(update, "weigh"), p) for p in states]
+        weights = [FUNCTIONS[config["normalise_bases"]](x) for x in weights]
         conv = part(state, f"convs.{layer}")
         hidden = graph_convolution(conv, hidden, bonds, weights, training)
     return norm(part(state, "last_norm"), hidden, training)
@@ -438,12 +411,10 @@ def graph_specformer(
                 break
             bases = combined_graph_bases(part(state, f"bases.{layer}"), raw, config, training)
         hidden = graph_convolution(part(state, f"convs.{layer}"), hidden, bonds, bases, training)
-    if config["pooling"] == "max":
-        rows = torch.stack([h.max(dim=0).values for h in hidden])
-    else:
-        rows = torch.stack([getattr(h, config["pooling"])(dim=0) for h in hidden])
+    pooling = "amax" if config["pooling"] == "max" else config["pooling"]
+    rows = torch.stack([getattr(h, pooling)(dim=0) for h in hidden])
     if config["fingerprint"]:
         counts = torch.stack([molecule.fingerprint.to(rows) for molecule in molecules])
-        fragments = activate("relu", linear(part(state, "fragments.map"), torch.log(1 + counts)))
+        fragments = torch.relu(linear(part(state, "fragments.map"), torch.log(1 + counts)))
         rows = torch.cat([rows, fragments], dim=1)
     return linear(part(state, "readout"), rows)
