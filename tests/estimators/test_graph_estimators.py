@@ -108,7 +108,13 @@ def test_scores_by_the_targets_that_graphs_have():
     weight = np.arange(30)
     weighted = accuracy_score(labels, own.predict(graphs[1:]), sample_weight=weight[1:])
     assert own.score(graphs, sample_weight=weight) == weighted
+    given = [None, *labels.tolist()]
+    assert own.score(graphs, given) == own.score(graphs)
+    assert own.score(graphs, given, weight) == weighted
+    with pytest.raises(GraphError, match="y must have 30 rows, not 29"):
+        own.score(graphs, labels)
     numbers = sf.GraphRegressor("forest", random_state=0).fit(graphs)
+    assert numbers.score(graphs, [np.nan, *labels.tolist()]) == numbers.score(graphs)
     expected = r2_score(labels, numbers.predict(graphs[1:]))
     assert numbers.score(graphs) == pytest.approx(expected)
     with pytest.raises(GraphError, match="the graphs have no targets; pass y"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -153,6 +154,47 @@ def test_classes_labels_and_unknown_ones():
     labels = sf.NodeClassifier(**longer).fit(GRAPH, several)
     assert labels.predict(GRAPH).shape == (NODES, 2)
     assert labels.score(GRAPH, several) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words"), [("string", ["a", "b"]), ("boolean", [False, True]), ("Int64", [0, 1])]
+)
+def test_missing_labels_of_pandas(dtype, words):
+    """NA is neither equal to itself nor different, and made a traceback of fit."""
+    y = pd.Series([words[label] for label in GRAPH.y], dtype=dtype)
+    expected = fitted().fit(GRAPH, np.array(y.tolist()), mask=range(5, NODES))
+    y[:5] = pd.NA
+    own = fitted().fit(GRAPH, y, mask=range(5, NODES))
+    assert own.classes_.tolist() == words
+    assert np.array_equal(own.predict_proba(GRAPH), expected.predict_proba(GRAPH))
+    known = np.array(y[5:].tolist())
+    rest = range(5, NODES)
+    assert own.score(GRAPH, y, mask=range(NODES)) == accuracy_score(known, own.predict(GRAPH)[rest])
+
+
+def test_tensors_of_any_kind():
+    """Of a user's own model: with gradients, in half precision, sparse."""
+    expected = fitted().predict_proba(GRAPH)
+    x, adjacency = torch.tensor(GRAPH.x), GRAPH.adjacency
+    y = torch.tensor(GRAPH.y)
+    for given in (x.clone().requires_grad_(), x.to_sparse()):
+        own = fitted().fit((given, adjacency), y)
+        assert np.array_equal(own.predict_proba((given, adjacency)), expected)
+    brief = fitted().fit((x.bfloat16(), adjacency), y)
+    assert brief.predict((x.bfloat16(), adjacency)).shape == (NODES,)
+
+
+def test_a_fit_leaves_nothing_behind():
+    """Neither the names of an earlier fit's columns, nor another state of random numbers."""
+    own, frame = fitted(), pd.DataFrame(GRAPH.x, columns=list("abcdef"))
+    torch.manual_seed(0)
+    own.fit((frame, GRAPH.adjacency), GRAPH.y)
+    assert own.feature_names_in_.tolist() == list("abcdef")
+    own.fit((GRAPH.x, GRAPH.adjacency), GRAPH.y)
+    assert not hasattr(own, "feature_names_in_")
+    drawn = torch.rand(3)
+    torch.manual_seed(0)
+    assert torch.equal(drawn, torch.rand(3))
 
 
 def test_a_mask_decides_what_is_learned_from():
@@ -359,6 +401,11 @@ def test_without_features_those_of_the_structure_are_used():
         (lambda: sf.NodeClassifier(settings={"no": 1}).fit(GRAPH), "unknown key 'no'"),
         (lambda: sf.NodeClassifier().fit(replace(GRAPH, y=None)), "no labels to learn"),
         (lambda: sf.NodeClassifier().fit((GRAPH.x[:5], GRAPH.adjacency)), "5 rows of features"),
+        (lambda: sf.NodeClassifier().fit(GRAPH.x, GRAPH.y), r"linked; pass \(X, adjacency\)"),
+        (
+            lambda: sf.NodeClassifier().fit((None, GRAPH.adjacency)),
+            r"\[nodes, features\], not \[\]",
+        ),
         (lambda: sf.NodeClassifier().fit(GRAPH, mask=[True]), r"mask must have shape \[120\]"),
         (lambda: sf.NodeClassifier().fit(GRAPH, mask=[200]), "numbers of nodes below 120"),
         (lambda: sf.NodeClassifier().fit(GRAPH, np.arange(NODES) / 7), "learn numbers with a regr"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from specformer.datasets import Split
 from specformer.errors import ConfigError, GraphError, RunError, brief
+from specformer.graphs.checks import as_host
 from specformer.reports.html import write_report
 from specformer.tasks.job import Job, Kind, Request, Workplace
 from specformer.tasks.resolve import resolve
@@ -29,6 +31,8 @@ from specformer.training.runs.folder import CONFIG, DATA, RunFolder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: A decorator of ``fit``: jobs seed PyTorch, but the numbers that a user draws stay the same.
+keeps_random_state = torch.random.fork_rng([])
 #: The name of an estimator's data.
 SOURCE = "data"
 
@@ -202,6 +206,16 @@ class Estimator(BaseEstimator, ABC):
         self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
         self.validation_score_ = trained.result["val"]["mean"]
 
+    def _true(self, y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Given labels or numbers to compare with, ``[n]`` or ``[n, targets]``, and which count."""
+        values = np.asarray(as_host(y))
+        if len(values) != count:
+            raise GraphError(f"y must have {count} rows, not {len(values)}")
+        values = values.reshape(-1) if is_column(values) else values
+        if self.task == "classification" and values.ndim == 1:
+            return values, is_label(values)
+        return values, ~np.isnan(as_columns(values, count)).any(axis=1)
+
     def _split_train(
         self, job: Job, train: np.ndarray, test: np.ndarray, classes: np.ndarray
     ) -> list[Split]:
@@ -305,7 +319,7 @@ def as_class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
         >>> numbers.tolist(), classes.tolist()
         ([0, 1, -1, 0], ['cat', 'dog'])
     """
-    labels = np.asarray(y).reshape(-1)
+    labels = np.asarray(as_host(y)).reshape(-1)
     known = is_label(labels)
     if not known.any():
         raise GraphError("y has no labels; label some")
@@ -321,10 +335,14 @@ def as_class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return found, classes
 
 
+#: None, NaN and pandas' missing values, as texts: pandas.NA cannot be compared.
+_MISSING = ("None", "nan", "NaT", "<NA>")
+
+
 def is_label(labels: np.ndarray) -> np.ndarray:
-    """Which entries ``[n]`` are labels: not None, NaN or, among whole numbers, -1."""
+    """Which entries ``[n]`` are labels: not None, NaN, NA or, among whole numbers, -1."""
     if labels.dtype.kind == "O":
-        return np.array([label is not None and label == label for label in labels.tolist()])
+        return np.array([isinstance(x, str) or str(x) not in _MISSING for x in labels.tolist()])
     known: np.ndarray = labels != -1 if labels.dtype.kind == "i" else labels == labels  # not NaN
     return known
 
@@ -360,7 +378,7 @@ def as_labels(names: Any, kind: str | None = None) -> np.ndarray:
 def as_columns(y: Any, count: int) -> np.ndarray:
     """Numbers or labels ``[count, targets]`` in float64."""
     try:
-        values = np.asarray(y, dtype=np.float64)
+        values = np.asarray(as_host(y), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise GraphError(f"y must hold numbers: {error}") from None
     if values.ndim not in (1, 2) or len(values) != count:

@@ -18,6 +18,7 @@ from specformer.estimators.base_estimator import (
     as_class_numbers,
     as_columns,
     is_column,
+    keeps_random_state,
     zeros_and_ones,
 )
 from specformer.graphs import GraphSet
@@ -41,6 +42,7 @@ class GraphEstimator(Estimator):
     kind: ClassVar[Kind] = "molecules"
     things: ClassVar[str] = "graphs"
 
+    @keeps_random_state
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from graphs, a share of which, ``validation_fraction``, picks the best epoch.
 
@@ -70,15 +72,11 @@ class GraphEstimator(Estimator):
     def _tested(self, X: Any, y: Any, weight: Any) -> tuple[GraphSet, Any, Any]:
         """Graphs, targets and weights to score; by default the targets that the graphs have."""
         graphs = graph_set_of(X)
-        if y is not None:
-            return graphs, y, weight
-        if graphs.y is None:
+        if y is None and graphs.y is None:
             raise GraphError("the graphs have no targets; pass y")
-        known = np.flatnonzero(~np.isnan(graphs.y).any(axis=1))
-        graphs = graphs.subset(known)
-        if weight is not None:
-            weight = np.asarray(weight)[known]
-        return graphs, self._own_targets(graphs), weight
+        true, known = self._true(self._own_targets(graphs) if y is None else y, len(graphs))
+        weight = None if weight is None else np.asarray(weight)[known]
+        return graphs.subset(np.flatnonzero(known)), np.array(true[known].tolist()), weight
 
     def _own_targets(self, graphs: GraphSet) -> Any:
         """The targets that graphs came with, as :meth:`predict` gives them."""

@@ -28,10 +28,11 @@ from specformer.estimators.base_estimator import (
     as_columns,
     as_labels,
     is_column,
-    is_label,
+    keeps_random_state,
     zeros_and_ones,
 )
 from specformer.graphs import Columns, Graph, as_graph, read_graph, write_npz
+from specformer.graphs.checks import as_host, as_scipy
 from specformer.graphs.convert import is_networkx
 from specformer.graphs.formats.read import graph_from_networkx
 from specformer.graphs.formats.table import Table
@@ -73,6 +74,7 @@ class SingleGraphEstimator(Estimator):
         names = predictor.result.get("feature_names")
         structural = names is not None and tuple(names) == STRUCTURAL
         self.n_features_in_ = 0 if structural else int(predictor.result["num_features"])
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if names is not None and not structural:
             self.feature_names_in_ = np.array(names, dtype=object)
 
@@ -91,6 +93,7 @@ class NodeEstimator(SingleGraphEstimator):
 
     kind: ClassVar[Kind] = "nodes"
 
+    @keeps_random_state
     def fit(self, data: Any, y: Any = None, mask: Any = None) -> Self:
         """Learn from the labelled nodes of a graph.
 
@@ -133,16 +136,13 @@ class NodeEstimator(SingleGraphEstimator):
             raise GraphError("the graph has no labels to compare with; pass y")
         if y is None and self.task == "regression":
             graph = with_targets(graph, "regression")
-        values = np.asarray(graph.y if y is None else y)
-        if len(values) != graph.num_nodes:
-            raise GraphError(f"y must have {graph.num_nodes} rows, not {len(values)}")
-        values = values.reshape(-1) if is_column(values) else values
-        held = self._held_out(graph, values, mask)
+        values, known = self._true(graph.y if y is None else y, graph.num_nodes)
+        held = self._held_out(graph, known, mask)
         counted = held.any(axis=1)
         if not counted.any():
             raise GraphError("none of the nodes that count has a label; pass other y or mask")
         each, judges = self._each(data).numpy()[:, counted], held[counted].T[..., None]
-        true = values[counted]
+        true = np.array(values[counted].tolist())  # not of objects
         predicted = self._predicted((each * judges).sum(axis=0) / judges.sum(axis=0))
         if y is None and true.ndim == 1 and graph.class_names:
             true = as_labels(graph.class_names)[true]
@@ -158,15 +158,11 @@ class NodeEstimator(SingleGraphEstimator):
         classes = np.zeros(graph.num_nodes) if graph.num_targets else graph.y
         return self._split_train(job, chosen, graph.is_labelled & ~chosen, classes)
 
-    def _held_out(self, graph: Graph, values: np.ndarray, mask: Any) -> np.ndarray:
+    def _held_out(self, graph: Graph, known: np.ndarray, mask: Any) -> np.ndarray:
         """Which nodes count, and which models predict each of them, ``[n, models]``.
 
         Of the fitted graph, those that did not learn from it; all of them if there is none.
         """
-        if self.task == "classification" and values.ndim == 1:
-            known = is_label(values)
-        else:
-            known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
         fitted = getattr(self, "_graph", None)
         if mask is not None:
             known = known & as_mask(mask, graph.num_nodes)
@@ -254,6 +250,8 @@ def node_graph_of(data: Any) -> Graph:
         return _of_pair(*data)
     if is_networkx(data):
         return graph_from_networkx(data, Path(data.name or "graph"), Columns())
+    if hasattr(data, "columns") or (isinstance(data, np.ndarray) and data.dtype.kind == "f"):
+        raise GraphError("features alone do not say which nodes are linked; pass (X, adjacency)")
     return as_graph(data)
 
 
@@ -282,10 +280,13 @@ def _of_cells(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_pair(x: Any, adjacency: Any) -> Graph:
-    features = x if hasattr(x, "tocsr") else np.asarray(x)
+    x = as_scipy(x)
+    features = x if hasattr(x, "tocsr") else np.asarray(as_host(x))
+    if features.ndim != 2:
+        raise GraphError(f"X must have shape [nodes, features], not {list(features.shape)}")
     names = tuple(map(str, x.columns)) if hasattr(x, "columns") else None
     fields: dict[str, Any] = {"x": features, "feature_names": names}
-    if features.dtype.kind in "OUSM" and features.ndim == 2:  # words, dates, or several types
+    if features.dtype.kind in "OUSM":  # words, dates, or several types
         fields = _of_cells(x, names or tuple(map(str, range(features.shape[1]))))
     count = features.shape[0]
     if isinstance(adjacency, np.ndarray) and adjacency.shape == (count, count) != (2, 2):
@@ -299,7 +300,7 @@ def _of_pair(x: Any, adjacency: Any) -> Graph:
 
 def as_mask(mask: Any, count: int) -> np.ndarray:
     """A mask ``[n]`` from a mask or a list of nodes."""
-    given = np.asarray(mask)
+    given = np.asarray(as_host(mask))
     if given.dtype == bool:
         if given.shape != (count,):
             raise GraphError(f"mask must have shape [{count}], not {list(given.shape)}")
@@ -335,6 +336,7 @@ class LinkPredictor(SingleGraphEstimator):
     task = "links"
     predictor = LinkScores
 
+    @keeps_random_state
     def fit(self, data: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from the edges of a graph, as in :meth:`NodeClassifier.fit`; ``y`` is not used."""
         graph, job = with_any_features(node_graph_of(data)), self._resolve()
@@ -372,7 +374,7 @@ class LinkPredictor(SingleGraphEstimator):
 
 
 def _checked(pairs: Any, nodes: int) -> Tensor:
-    given = np.asarray(pairs)
+    given = np.asarray(as_host(pairs))
     if given.ndim != 2 or len(given) != 2 or given.dtype.kind not in "iu":
         raise GraphError(
             f"pairs must be whole numbers of shape [2, count], not {given.dtype} "
