@@ -117,7 +117,7 @@ def test_epochs_are_those_of_a_literal_loop(models, monitor: Monitor, epochs: in
         np.testing.assert_allclose(own, literal.curve, rtol=1e-6, atol=1e-9)
         for name, tensor in trained_state(unstack(fit.model, run, model)).items():
             torch.testing.assert_close(tensor, literal.kept[name], rtol=1e-5, atol=1e-8)
-    assert len(fit.curves) == epochs or not len(fit.curves) % 50
+    assert len(fit.curves) == fit.epochs.max()  # on a CPU no epoch follows the last that counts
     assert not fit.curves.isnan().any()
 
 
@@ -179,7 +179,7 @@ def test_goes_on_to_the_bit_from_every_epoch(options, monkeypatch, tmp_path: Pat
 
     whole, random = fit(None)
     assert whole.epochs.min() < epochs  # it stops on the way
-    for stop in range(1, epochs):
+    for stop in range(1, len(whole.curves) + 1):
         path = tmp_path / str(stop)
         killed = KilledAfter(path, "this")
         killed.saves = stop

@@ -28,7 +28,7 @@ from specformer.training.runs.progress import Update
 Monitor = Literal["loss", "metric", "accuracy"]
 _READ_EVERY = 50
 _SAVE_EVERY = 200
-#: Seconds between two readings on a CPU, where slow epochs may make 50 of them a long time.
+#: Seconds between two figures on a CPU, where slow epochs may make 50 of them a long time.
 _TELL_EVERY = 1.0
 
 
@@ -161,19 +161,20 @@ class NodeRuns:
         rewind = Rewind([self.model], state, self.optimiser, len(self.layer))
         before, began = float(self.seconds), time.perf_counter()
         alone = self.workers.size == 1  # or all have to do the same after every epoch
-        # On another device than the CPU, readings wait for work.
-        told, is_free = began, alone and self.epoch.device.type == "cpu"
+        on_cpu = self.epoch.device.type == "cpu"  # elsewhere, readings wait for work
+        told, over = began, self._is_over(done)
         with Interruption(active=checkpoint is not None and alone) as interruption:
-            while done < self.schedule.epochs:
+            while not over:
                 interruption.begin_epoch()
                 one_epoch()
                 done += 1
-                reads = done % read_every == 0 or done == self.schedule.epochs
                 saves = done % save_every == 0 or interruption.asked
-                tells = reads or (is_free and time.perf_counter() - told > _TELL_EVERY)
+                late = on_cpu and alone and time.perf_counter() - told > _TELL_EVERY
+                tells = late or done % read_every == 0 or done == self.schedule.epochs
                 if evaluate and (tells or saves):
                     evaluate()
-                if reads or saves:
+                over = (tells or on_cpu) and self._is_over(done)
+                if over or saves:
                     self._seek_layers(rewind, lambda last: self._again(one_epoch, evaluate, last))
                 if checkpoint and saves:
                     self.seconds.fill_(before + time.perf_counter() - began)
@@ -181,20 +182,14 @@ class NodeRuns:
                     if alone:
                         rewind.keep()
                 interruption.let_through()
-                if not tells:
-                    continue
-                told = time.perf_counter()
-                train_loss, active = self.curves[done - 1, :, 0], self.stopping.active
-                if on_progress:
+                if on_progress and (tells or over):
+                    told = time.perf_counter()
                     on_progress(
                         done,
                         float(self.best.figure[self._rule, 0].mean()),
-                        loss=float(train_loss.mean()),
-                        runs_left=float(active.sum()),
+                        loss=float(self.curves[done - 1, :, 0].mean()),
+                        runs_left=float(self.stopping.active.sum()),
                     )
-                # Weights that are not finite will stay so.
-                if reads and not (active & train_loss.isfinite()).any():
-                    break
         self.stopping.restore()
         rules = zip(self.best.figure, self.best.epoch, strict=True)
         by_loss, by_metric = (Selection(val, test, epoch) for (val, test), epoch in rules)
@@ -209,6 +204,12 @@ class NodeRuns:
             [layer_name(self.model, number) for number in self.layer.tolist()],
             before,
         )
+
+    def _is_over(self, done: int) -> bool:
+        """Whether no run goes on after so many epochs; weights that are not finite stay so."""
+        if not 0 < done < self.schedule.epochs:
+            return done > 0
+        return not (self.stopping.active & self.curves[done - 1, :, 0].isfinite()).any()
 
     def _seek_layers(self, rewind: Rewind, again: Callable[[int], Iterator[Tensor]]) -> None:
         """Find the layers of runs that have diverged since the state that ``rewind`` kept."""
@@ -283,6 +284,7 @@ def fit_nodes(
         (val_loss, _), (val, test) = task.evaluate(model(task.x, operator, *points))
         runs.take_evaluation(val_loss, val, test)
 
+    on_cpu = device.type == "cpu"
     # Running averages of batch norms are changed by training and read by evaluation.
     apart = all(isinstance(each, nn.Parameter) for each in trained_state(model).values())
 
@@ -296,10 +298,12 @@ def fit_nodes(
                 take_gradients()
         optimiser.step()
         runs.epoch.add_(1)
-        runs.is_evaluated = False
+        runs.is_evaluated = on_cpu
+        if on_cpu:  # where nothing is done meanwhile, and runs stop as soon as they can
+            evaluate()
 
     # Data that come from the host in every epoch cannot be captured.
     streamed = isinstance(operator, Spectrum) and operator.is_streamed
     capture = not streamed and workers.size == 1  # messages between workers are not captured
     epoch, last = (Repeated(work, device, capture=capture) for work in (one_epoch, evaluate))
-    return runs.fit(epoch, checkpoint, on_progress, evaluate=last)
+    return runs.fit(epoch, checkpoint, on_progress, evaluate=None if on_cpu else last)
