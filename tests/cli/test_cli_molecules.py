@@ -229,6 +229,7 @@ def test_a_source_is_looked_for_where_the_run_was_started(
         (["--task", "odd"], "--task odd: choose regression, classification or links"),
         (["--model", "odd"], "unknown model 'odd'"),
         (["--lanes", "0"], "--lanes 0: at least one"),
+        (["--model", "forest", "--lanes", "2"], "--lanes: a forest's trees already grow side by"),
         (["--set", "schedule.beta=1"], "did you mean 'beta2'"),
         (["--set", "split=odd"], "split 'odd'"),
     ],

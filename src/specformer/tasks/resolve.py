@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 from specformer.datasets.splits import fold_count
 from specformer.errors import ConfigError, RunError, brief, check_known
 from specformer.tasks.graphs.graph_predict import predict_molecules
+from specformer.tasks.graphs.graph_recipe import FOREST
 from specformer.tasks.graphs.graph_work import GraphWork
 from specformer.tasks.job import OPTIONAL, Job, Kind, Request, Workplace, read_columns, source_kind
 from specformer.tasks.link_work import LinkWork, predict_links
@@ -87,6 +88,8 @@ def resolve(
     task = TASKS[kind]
     refuse_foreign(kind, request.source, {**request.given, "lanes": lanes})
     check_known("model", task.models, request.model)
+    if lanes and request.model == FOREST:
+        raise ConfigError("--lanes: a forest's trees already grow side by side; leave it out.")
     if runs is not None and runs < 1:
         raise ConfigError(f"--runs {runs}: at least one is needed.")
     changes, columns = request.changes, request.columns
