@@ -128,3 +128,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_the_package_does_not_import_torch() -> None:
     code = "import sys, specformer; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_command_does_not_import_what_it_may_not_need() -> None:
+    """PyTorch's compiler, scikit-learn and SciPy's statistics take longer than PyTorch itself."""
+    slow = {"torch._dynamo", "sklearn", "scipy.stats", "matplotlib", "torch_geometric"}
+    code = f"import sys, specformer.tasks.train; sys.exit(str({slow} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.stderr.strip() == "set()"

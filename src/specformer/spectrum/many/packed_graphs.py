@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from specformer.errors import ConfigError, GraphError, SpectrumError
 from specformer.graphs import GraphSet, find_rings
@@ -205,7 +206,7 @@ def check_categories(config: Mapping[str, Any], nodes: Tensor, bond_table: Tenso
                 )
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # shapes follow from numbers
+@_disable_dynamo  # as torch.compiler.disable, which imports the compiler before it is needed
 def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
     pairs = _spectra(batch)
     sizes = _sizes(batch)

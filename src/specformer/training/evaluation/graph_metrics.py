@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError, check_known
@@ -186,7 +185,9 @@ def rocauc(predictions: Numbers, targets: Numbers) -> float:
     """
     positive = targets == 1
     count = int(positive.sum())
-    surplus = rankdata(predictions)[positive].sum() - count * (count + 1) / 2
+    _, place, counts = np.unique(predictions, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum() - (counts - 1) / 2)[place]
+    surplus = ranks[positive].sum() - count * (count + 1) / 2
     return float(surplus / (count * (len(targets) - count)))
 
 

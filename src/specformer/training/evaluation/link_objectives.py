@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -110,6 +109,8 @@ def link_figures(linked: np.ndarray, other: np.ndarray) -> dict[str, float]:
     Hits@K is the share of links that score higher than the K-th best other pair (OGB); it is left
     out where there are fewer.
     """
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
     scores = np.concatenate([linked, other])
     labels = np.arange(len(scores)) < len(linked)
     figures = {

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 #: Bins of spreads, with at least ten graphs each.
 _BINS = 6
@@ -31,7 +31,7 @@ def ci95(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
     deviation = float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return float(stats.t.ppf(0.975, len(values) - 1) * deviation)
+    return float(special.stdtrit(len(values) - 1, 0.975) * deviation)
 
 
 def interval95(mean: float, ci95: float) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def wilson95(share: float, count: int) -> tuple[float, float]:
     """Wilson's 95% interval of a share that was found among ``count``."""
     if count < 1:
         return 0.0, 1.0
-    z = float(stats.norm.ppf(0.975))
+    z = float(special.ndtri(0.975))
     weight = z * z / count
     centre = (share + weight / 2) / (1 + weight)
     half = z / (1 + weight) * (share * (1 - share) / count + weight / (4 * count)) ** 0.5
@@ -117,8 +117,8 @@ def paired_difference(
     error = float(np.std(differences, ddof=1)) * math.sqrt(1 / count + overlap)
     return {
         "mean": mean,
-        "ci95": float(stats.t.ppf(0.975, count - 1)) * error,
-        "p": float(2 * stats.t.sf(abs(mean) / error, count - 1)),
+        "ci95": float(special.stdtrit(count - 1, 0.975)) * error,
+        "p": float(2 * special.stdtr(count - 1, -abs(mean) / error)),
     }
 
 
