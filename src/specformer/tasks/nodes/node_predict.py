@@ -3,11 +3,11 @@ r"""Predict for the nodes of a graph with a trained model."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -42,6 +42,8 @@ from specformer.training.runs.folder import FEATURES, TARGETS, RunFolder
 
 logger = logging.getLogger(__name__)
 
+Kept = TypeVar("Kept")
+
 #: Keys of a result that predictions need.
 _NEEDED = ("model", "settings", "num_features")
 #: Distances below the first are rounding: it is the training graph. Above the second, a share of
@@ -52,30 +54,26 @@ _SAME, _FAR = 1e-5, 0.25
 def load_features(run: RunFolder) -> list[FeaturePreparation]:
     """How each run's features were prepared; for older runs, as their recipe says."""
     result = run.result(*_NEEDED)
-    how, found = result["settings"].get("features", "rows"), []
-    for folder in run.model_folders():
-        path = folder / FEATURES
-        if not path.exists() and how in ("rows", "none"):
-            found.append(FeaturePreparation(how, result["num_features"]))
-            continue
-        try:
-            found.append(FeaturePreparation.from_json(unsealed(read_json(path))))
-        except (OSError, ValueError, RunError) as error:
-            raise RunError(f"{path}: missing or damaged ({error}).") from error
-    return found
+    how, folders = result["settings"].get("features", "rows"), run.model_folders()
+    if how in ("rows", "none") and not (folders[0] / FEATURES).exists():
+        return [FeaturePreparation(how, result["num_features"])] * len(folders)
+    return _beside(run, FEATURES, FeaturePreparation.from_json)
 
 
 def load_scales(run: RunFolder) -> list[Scale]:
     """Mean and standard deviation of each run's targets; empty where classes were learned."""
+    is_scaled = run.result(*_NEEDED)["settings"].get("loss") in ("mse", "l1")
+    return _beside(run, TARGETS, _scale) if is_scaled else []
+
+
+def _beside(run: RunFolder, name: str, read: Callable[[Any], Kept]) -> list[Kept]:
+    """What was kept under a name beside the model of each run."""
     found = []
-    for folder in run.model_folders():
-        path = folder / TARGETS
-        if not path.exists():
-            continue
+    for path in (folder / name for folder in run.model_folders()):
         try:
-            found.append(_scale(unsealed(read_json(path))))
+            found.append(read(unsealed(read_json(path))))
         except (OSError, *MALFORMED, RuntimeError, RunError) as error:
-            raise RunError(f"{path}: damaged ({error}).") from error
+            raise RunError(f"{path}: missing or damaged ({error}).") from error
     return found
 
 
@@ -101,12 +99,10 @@ class NodePredictor:
     @classmethod
     def of_run(cls, run: RunFolder) -> Self:
         """The predictor of a finished run."""
-        result, scales = run.result(*_NEEDED), load_scales(run)
+        result = run.result(*_NEEDED)
         kind: type[Pretrained] = BASELINES.get(result["model"], Specformer)
         models = [kind.from_pretrained(folder) for folder in run.model_folders()]
-        if result["settings"].get("loss") in ("mse", "l1") and len(scales) != len(models):
-            raise RunError(f"{run.path}: {TARGETS} of a model is missing.")
-        return cls(models, load_features(run), scales, result)
+        return cls(models, load_features(run), load_scales(run), result)
 
     @classmethod
     def of_outcome(cls, outcome: Outcome, result: Mapping[str, Any]) -> Self:
