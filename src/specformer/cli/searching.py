@@ -154,7 +154,7 @@ def compare(
     """Train several models on the same splits, and write a report that compares them."""
     shared.begin(f"Reading {source}.")
     from specformer.cli.terminal import show_table
-    from specformer.reports.standings import comparison_lines, verdict
+    from specformer.reports.standings import standings, verdict
     from specformer.tasks.compare import compare_models
     from specformer.tasks.contest import contest
 
@@ -177,7 +177,7 @@ def compare(
         shown = {key: found.result[key] for key in _SHOWN}
         print_json({**shown, "run_dir": str(found.run_dir), "report": str(found.report)})
         return
-    header, lines = comparison_lines(found.result)
+    header, lines = standings(found.result).as_text
     cells = [[escape(cell) for cell in line] for line in lines]
     show_table(str(found.result["title"]), header, cells)
     echo(verdict(found.result))

@@ -63,31 +63,6 @@ def p_value(difference: Mapping[str, Any] | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def comparison_lines(result: Result) -> tuple[list[str], list[list[str]]]:
-    """The header and the lines of a table, one per model, the best first."""
-    names, metric = _labels(result), metric_named(result["metric"])
-    points = ", points" if result["metric"] == "accuracy" else ""
-    header = [
-        "model", "recipe", "parameters", f"test {metric.label}", "validation",
-        f"to {names[result['against']]}{points}", "p (Holm)", "holds", "seconds",
-    ]  # fmt: skip
-    lines = [
-        [
-            names[row["name"]],
-            row.trained_by,
-            numbers.count(row["parameters"]),
-            figure(result, row["test"]),
-            figure(result, row["val"]),
-            " ".join(filter(None, signed(result, row["difference"]))),
-            p_value(row["difference"]),
-            {None: numbers.NONE, True: "yes", False: "no"}[(row["difference"] or {}).get("holds")],
-            f"{row['seconds']:.1f}",
-        ]
-        for row in Rows.of("rows", result, {}).entries
-    ]
-    return header, lines
-
-
 def verdict(result: Result) -> str:
     """The best model, and which differences hold, in two or three sentences."""
     names, rows = _labels(result), result["rows"]
@@ -159,7 +134,7 @@ def standings_section(result: Result, settings: Listing) -> Section:
         intro=intro,
         notes=(("Reports of the models", reports),),
         blocks=(
-            _standings(result),
+            standings(result),
             _pairs(result),
             Listing("Models that could not be trained.", ("Model", "Why"), failures),
             settings,
@@ -167,32 +142,29 @@ def standings_section(result: Result, settings: Listing) -> Section:
     )
 
 
-def _standings(result: Result) -> Table:
-    """One row per model: what it reached, and its difference to the one compared with."""
-    styles, metric = looks(result), metric_named(result["metric"])
-    other = styles[result["against"]].label
-    points = " in points" if metric.name == "accuracy" else ""
+def standings(result: Result) -> Table:
+    """One row per model, the best first: what it reached, and its difference to one of them."""
+    other, metric = _labels(result)[result["against"]], metric_named(result["metric"])
+    points = ", points" if metric.name == "accuracy" else ""
     lines = []
     for row in Rows.of("rows", result, {}).entries:
-        difference = row["difference"]
+        difference = row["difference"] or {}
         cells = (
             Cell(row.trained_by),
+            Cell(numbers.count(row["parameters"]), value=row["parameters"]),
             _reached_cell(result, row["test"]),
             _reached_cell(result, row["val"]),
-            _signed_cell(result, difference),
-            Cell(p_value(difference), value=difference and difference["p_holm"]),
-            Cell(numbers.count(row["parameters"]), value=row["parameters"]),
+            _signed_cell(result, row["difference"]),
+            Cell(p_value(row["difference"]), value=difference.get("p_holm")),
+            Cell({None: numbers.NONE, True: "yes", False: "no"}[difference.get("holds")]),
             Cell(numbers.duration(row["seconds"]), value=row["seconds"]),
         )
         lines.append(Row(row.look, cells))
-    caption = (
-        f"The best first. The difference to {other}{points} is bold where it holds; intervals are "
-        "of 95%."
-    )
     columns = (
-        "Recipe", f"Test {metric.label}", "Validation", f"To {other}", "p (Holm)", "Parameters",
-        "Time",
+        "Recipe", "Parameters", f"Test {metric.label}", "Validation", f"To {other}{points}",
+        "p (Holm)", "Holds", "Time",
     )  # fmt: skip
+    caption = f"The best first, with differences to {other} and 95% intervals."
     return Table(caption, columns, tuple(lines))
 
 
@@ -332,20 +304,22 @@ def _paired_listing(name: str, group: Sequence[Entry]) -> Listing:
 
 
 def differing_settings(runs: Mapping[str, RunFolder]) -> Listing:
-    """The settings that are not the same in all runs."""
-    rows = tuple(_differing([run.config() for run in runs.values()]))
+    """The settings that are not the same in all runs; of several models, only those all have."""
+    configs = [run.config() for run in runs.values()]
+    is_shared = len({config.get("model") for config in configs}) > 1
+    rows = tuple(_differing(configs, is_shared))
     return Listing("Settings that differ.", ("Setting", *runs), rows, aside=True)
 
 
 def _differing(
-    settings: Sequence[Mapping[str, Any]], before: str = ""
+    settings: Sequence[Mapping[str, Any]], is_shared: bool, before: str = ""
 ) -> Iterator[tuple[str, ...]]:
-    """Settings that are not the same; for a group that some runs lack, only its names."""
+    """Settings that are not the same; for a group that some runs lack, at most its names."""
     for key in dict.fromkeys(key for own in settings for key in own):
         name, values = f"{before}{key}", [own.get(key, numbers.NONE) for own in settings]
         if all(isinstance(value, Mapping) and value for value in values):
-            yield from _differing(values, f"{name}.")
-        elif name not in _ASIDE:
+            yield from _differing(values, is_shared, f"{name}.")
+        elif name not in _ASIDE and not (is_shared and numbers.NONE in values):
             told = [
                 (", ".join(map(str, value)) or numbers.NONE)
                 if isinstance(value, (Mapping, list))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specformer.errors import ConfigError, RunError
-from specformer.reports.standings import comparison_lines, verdict
+from specformer.reports.standings import standings, verdict
 from specformer.tasks.job import Job, Kind, Request
 from specformer.tasks.resolve import TASKS, full_changes, kind_of, resolve
 from specformer.training.runs.folder import CONFIG, RunFolder
@@ -166,7 +166,7 @@ class Comparison:
         return list(self.result["differences"])
 
     def __str__(self) -> str:
-        header, lines = comparison_lines(self.result)
+        header, lines = standings(self.result).as_text
         widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
         table = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -175,7 +175,7 @@ class Comparison:
         return "\n".join([*table, verdict(self.result)])
 
     def _repr_html_(self) -> str:
-        header, lines = comparison_lines(self.result)
+        header, lines = standings(self.result).as_text
         head, *body = (
             "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
             for tag, line in (("th", header), *(("td", line) for line in lines))

@@ -48,6 +48,15 @@ class Table:
     def __bool__(self) -> bool:
         return any(cell.text != numbers.NONE for row in self.rows for cell in row.cells)
 
+    @property
+    def as_text(self) -> tuple[list[str], list[list[str]]]:
+        """The header and the lines, as a terminal shows them."""
+        header = ["model", *(f"{name[0].lower()}{name[1:]}" for name in self.columns)]
+        return header, [
+            [row.look.label, *(f"{cell.text} {cell.spread}".strip() for cell in row.cells)]
+            for row in self.rows
+        ]
+
 
 @dataclass(frozen=True)
 class Listing:
