@@ -96,6 +96,18 @@ def test_only_settings_that_differ_are_listed(tmp_path):
     )  # fmt: skip
 
 
+def test_settings_of_one_model_alone_are_no_difference_to_another(tmp_path):
+    settings = {
+        "a": {"forms": {"paper": {}}, "rate": 1},
+        "b": {"baseline": {"heads": 2}, "rate": 2},
+    }
+    runs = {
+        name: RunFolder.create(tmp_path / name, {"model": name, "settings": own})
+        for name, own in settings.items()
+    }
+    assert differing_settings(runs).rows == (("model", "a", "b"), ("rate", "1", "2"))
+
+
 def test_runs_of_one_name_are_told_apart(tmp_path):
     runs = [RunFolder(tmp_path / part) for part in ("x/run", "y/run", "z")]
 

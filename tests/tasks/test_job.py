@@ -60,6 +60,24 @@ def test_a_job_is_read_back_as_it_was_written(tmp_path: Path, name: str) -> None
     assert read_job(RunFolder.create(tmp_path / "run", job.config)) == job
 
 
+@pytest.mark.parametrize(
+    ("source", "model", "task", "idle"),
+    [
+        ("csbm", "gcn", None, {"model", "form", "forms", "k", "spectrum"}),
+        ("csbm", "specformer", None, {"baseline"}),
+        ("csbm", "gcn", "links", {"model", "form", "forms", "loops"}),
+        ("zinc", "forest", None, {"schedule", "matrix", "start"}),
+    ],
+)
+def test_a_configuration_has_the_settings_that_its_model_uses(
+    tmp_path: Path, source: str, model: str, task: str | None, idle: set[str]
+) -> None:
+    job = resolve(Request(source, model, task=task))
+    assert idle & set(job.config["settings"]) == set()
+    assert {"split", "metric"} <= set(job.config["settings"])
+    assert read_job(RunFolder.create(tmp_path / "run", job.config)) == job
+
+
 def test_a_job_needs_no_recipe_once_it_is_resolved(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("{schedule: {epochs: 3}, model: {hidden_channels: 8, num_heads: 2}}")

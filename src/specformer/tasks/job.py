@@ -7,7 +7,7 @@ alone, whatever recipes have become since.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -95,6 +95,7 @@ class Job:
         tensorboard: whether to write event files.
         deterministic: whether to compute with one thread, for the same numbers on any machine.
         repeat: the command that repeats the job.
+        idle: settings that the model does not look at; ``config.yaml`` leaves them out.
     """
 
     source: str
@@ -113,11 +114,13 @@ class Job:
     deterministic: bool = False
     repeat: str = ""
     columns: Columns = field(default_factory=Columns)
+    idle: Sequence[str] = ()
 
     @property
     def config(self) -> dict[str, Any]:
         """The job as ``config.yaml`` holds it, in plain values."""
         own = {key: getattr(self, key) for key in OPTIONAL}
+        settings = asdict(self.settings)
         return {
             "command": "train",
             "source": self.source,
@@ -131,7 +134,7 @@ class Job:
             "seed": self.seed,
             "device": self.device,
             "repeat": self.repeat,
-            "settings": asdict(self.settings),
+            "settings": {key: settings[key] for key in settings if key not in self.idle},
         }
 
 

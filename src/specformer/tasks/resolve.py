@@ -102,6 +102,9 @@ def resolve(
     changes = full_changes(kind, request.model, changes)
     request = replace(request, changes=changes, columns=columns)
     recipe, settings = task.resolve(request)
+    recipe_class, idle = task.recipe_class(request.model)
+    unset = recipe_class()
+    settings = replace(settings, **{key: getattr(unset, key) for key in idle})
     usual = fold_count(getattr(settings, "split", "")) or task.usual_runs(request.source)
     return Job(
         source=request.source,
@@ -114,6 +117,7 @@ def resolve(
         filter=request.filter,
         start=request.start,
         columns=columns,
+        idle=idle,
         lanes=1 if lanes is None else lanes,
         **options,
     )
@@ -139,20 +143,20 @@ def read_job(run: RunFolder) -> Job:
     kind = config.get("kind") or source_kind(config["source"])  # earlier versions do not say
     if kind not in TASKS:
         raise RunError(f"{where}: damaged (kind is {brief(kind)}).")
+    recipe, idle = TASKS[kind].recipe_class(config["model"])
     return Job(
         source=config["source"],
         kind=kind,
         model=config["model"],
         recipe=config["recipe"] or "recorded",  # earlier versions name only one that was given
-        settings=build(
-            TASKS[kind].recipe_class(config["model"])[0], config["settings"], str(where)
-        ),
+        settings=build(recipe, config["settings"], str(where)),
         changes=tuple(config["set"]),
         runs=config["runs"],
         seed=config["seed"],
         device=config["device"],
         repeat=config["repeat"],
         columns=read_columns(config, str(where)),
+        idle=idle,
         **{key: config.get(key, default) for key, default in OPTIONAL.items()},
     )
 

@@ -68,9 +68,9 @@ class Work(ABC):
     @classmethod
     @abstractmethod
     def recipe_class(cls, model: str | None) -> tuple[type, Sequence[str]]:
-        """The data class of a model's recipes, and its groups that this model does not use.
+        """The data class of a model's recipes, and those settings that this model does not use.
 
-        Without a model, all groups are used.
+        Without a model, all are used.
         """
 
     @classmethod

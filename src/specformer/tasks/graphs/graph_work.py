@@ -105,7 +105,7 @@ class GraphWork(Work):
 
     @classmethod
     def recipe_class(cls, model: str | None) -> tuple[type, Sequence[str]]:
-        return recipe_kind(model), ("schedule",) if model == FOREST else ()
+        return recipe_kind(model), IDLE_IN_FORESTS if model == FOREST else ()
 
     @classmethod
     def refuse_workers(cls, job: Job) -> None:

@@ -39,7 +39,7 @@ NODE_MODELS = ("specformer", *BASELINES)
 _BOOK = RecipeBook("nodes.yaml")
 #: Settings of Specformer alone: of eigenpairs, of a density, and all of them.
 _PAIRS, _DENSITY = ("k", "vectors", "landmarks"), ("degree", "batch_size")
-_OURS = ("model", "form", "forms", "spectrum", "loops", "storage", *_PAIRS, *_DENSITY)
+OURS = ("model", "form", "forms", "spectrum", "loops", "storage", *_PAIRS, *_DENSITY)
 #: For models with a filter of their own.
 _FILTERS = ("schedule.filter_learning_rate", "schedule.filter_weight_decay")
 
@@ -281,7 +281,7 @@ def _forms(
 def refuse_idle_settings(model: str, recipe: NodeRecipe, assignments: Sequence[str]) -> None:
     """Refuse changes of a recipe that do not apply to a model."""
     if model != "specformer":
-        refuse_idle(assignments, _OURS, f"{model} has its own settings, baseline.NAME")
+        refuse_idle(assignments, OURS, f"{model} has its own settings, baseline.NAME")
         if not hasattr(BASELINES[model], "filter_parameters"):
             refuse_idle(assignments, _FILTERS, f"{model} has no filter of its own to learn")
         return

@@ -42,6 +42,7 @@ from specformer.tasks.job import Job, Kind, Request, Workplace, run_seed
 from specformer.tasks.nodes.node_fit import learn_nodes, with_best_form
 from specformer.tasks.nodes.node_recipe import (
     NODE_MODELS,
+    OURS,
     NodeRecipe,
     node_model,
     node_recipe,
@@ -87,8 +88,7 @@ class NodeWork(Work):
 
     @classmethod
     def recipe_class(cls, model: str | None) -> tuple[type, Sequence[str]]:
-        unused = {None: (), "specformer": ("baseline",)}.get(model, ("model",))
-        return NodeRecipe, unused
+        return NodeRecipe, {None: (), "specformer": ("baseline",)}.get(model, OURS)
 
     @classmethod
     def resolve(cls, request: Request) -> tuple[str, NodeRecipe]:
