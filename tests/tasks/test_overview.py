@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array
+from tests.tasks.jobs import train_source
 
 from specformer.datasets import csbm
+from specformer.errors import SpectrumError
 from specformer.graphs import Columns, Graph, GraphSet, as_graph, write_npz
 from specformer.tasks.graphs.graph_recipe import GraphRecipe
 from specformer.tasks.nodes.node_recipe import NodeRecipe
@@ -195,16 +198,21 @@ def test_targets_of_very_different_sizes_are_warned_of(most: float, warned: bool
     )
 
 
-def test_a_graph_that_is_too_large_to_decompose_is_warned_of(
+def test_what_to_do_with_a_graph_that_is_too_large_to_decompose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_npz(tmp_path / "large.npz", csbm(0.5, num_nodes=400))
-    assert inspect_source(str(tmp_path / "large.npz"))["warnings"] == []
+    assert "problem" not in inspect_source(str(tmp_path / "large.npz"))
     monkeypatch.setattr("specformer.spectrum.solvers.dense.CPU_LIMIT", 399)
     monkeypatch.setattr("specformer.tasks.train.choose_device", lambda _: torch.device("cpu"))
-    (told,) = inspect_source(str(tmp_path / "large.npz"))["warnings"]
-    assert told.startswith("large: LAPACK on the CPU takes at most 399 nodes, the graph has 400")
+    found = inspect_source(str(tmp_path / "large.npz"))
+    told = found["problem"]
+    assert told.startswith("LAPACK on the CPU takes at most 399 nodes, the graph has 400")
     assert told.endswith("--set spectrum=density none of it.")
+    assert "estimate" not in found
+    assert in_words(found).endswith(f"  train would refuse it: {told}")
+    with pytest.raises(SpectrumError, match=re.escape(told)):
+        train_source(str(tmp_path / "large.npz"), runs=1)
 
 
 def test_a_graph_without_edges_is_warned_of() -> None:

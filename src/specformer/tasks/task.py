@@ -110,7 +110,14 @@ class Work(ABC):
         """What was read, see :mod:`specformer.tasks.overview`."""
 
     def estimate(self, device: torch.device) -> Estimate | None:  # noqa: ARG002
-        """About how long the work will take, and how much memory; None where it is little."""
+        """About how long the work will take, and how much memory.
+
+        None where it is little, and where it is too much, see :meth:`refusal`.
+        """
+        return None
+
+    def refusal(self, device: torch.device) -> str | None:  # noqa: ARG002
+        """Why the work cannot be done on a device, and what to do; None if it can."""
         return None
 
     @abstractmethod

@@ -16,7 +16,6 @@ from specformer.datasets import graph_set
 from specformer.datasets.registry import graph_source
 from specformer.errors import ConfigError, GraphError
 from specformer.graphs import Columns
-from specformer.spectrum.solvers import dense
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Request, Workplace
 from specformer.tasks.overview import in_words, of_graphs, of_nodes, warnings_of
@@ -156,11 +155,9 @@ def inspect_source(
             found = of_graphs(graph_set(source, data, columns), job.settings, [])
         return {**found, "problem": str(error)}
     found, needs = work.overview(), work.estimate(place.device)
-    if needs is None:  # of signals
+    if job.kind == "filters":
         return found
-    warnings = warnings_of(found)
-    whole = job.kind == "nodes" and (job.settings.spectrum, job.settings.k) == ("decomposed", None)
-    if whole and (reason := dense.refusal(found["nodes"], place.device)):
-        fix = "--set k=[500,500] takes the ends of the spectrum, --set spectrum=density none of it"
-        warnings.append(f"{found['name']}: {reason}; {fix}.")
-    return {**found, "recipe": job.recipe, "estimate": asdict(needs), "warnings": warnings}
+    found |= {"recipe": job.recipe, "warnings": warnings_of(found)}
+    if needs is None:
+        return {**found, "problem": work.refusal(place.device)}
+    return {**found, "estimate": asdict(needs)}

@@ -25,7 +25,7 @@ from specformer.datasets import (
 )
 from specformer.datasets.features import preparation_lines
 from specformer.datasets.parts import GraphPart, is_in_parts
-from specformer.errors import ConfigError
+from specformer.errors import ConfigError, SpectrumError
 from specformer.graphs import Graph
 from specformer.spectrum import AnySpectrum, Spectrum, approximate, decompose
 from specformer.spectrum.decompose import (
@@ -36,6 +36,7 @@ from specformer.spectrum.decompose import (
 )
 from specformer.spectrum.products import read_briefly
 from specformer.spectrum.sharded import ShardedSpectrum, approximate_rows
+from specformer.spectrum.solvers import dense
 from specformer.tasks import estimate, overview
 from specformer.tasks.estimate import Estimate
 from specformer.tasks.job import Job, Kind, Request, Workplace, run_seed
@@ -163,8 +164,18 @@ class NodeWork(Work):
         found = overview.of_nodes(self.graph, self.recipe, self.splits)
         return found | {"prepared": preparation_lines(self.prepared[0])} if self.prepared else found
 
-    def estimate(self, device: torch.device) -> Estimate:
+    def estimate(self, device: torch.device) -> Estimate | None:
+        if self.refusal(device):
+            return None
         return estimate.of_nodes(self.graph, self.recipe, self.model, len(self.splits), device)
+
+    def refusal(self, device: torch.device) -> str | None:
+        whole = (self.recipe.spectrum, self.recipe.k) == ("decomposed", None)
+        if self.model != "specformer" or not whole:
+            return None
+        reason = dense.refusal(self.graph.num_nodes, device)
+        fix = "--set k=[500,500] takes the ends of the spectrum, --set spectrum=density none of it"
+        return reason and f"{reason}; {fix}."
 
     def with_spectra(self, place: Workplace, beside: Self | None = None) -> Self:
         if self.model != "specformer":
@@ -172,7 +183,10 @@ class NodeWork(Work):
         if beside and beside.spectrum and beside.recipe.spectrum_key == self.recipe.spectrum_key:
             return replace(self, spectrum=beside.spectrum)
         with place.progress.stage(f"{self.graph.name}: spectrum", 1, ""):
-            return replace(self, spectrum=node_spectrum(self.graph, self.recipe, place))
+            try:
+                return replace(self, spectrum=node_spectrum(self.graph, self.recipe, place))
+            except SpectrumError as error:  # it speaks of decompose's arguments
+                raise SpectrumError(self.refusal(place.device) or str(error)) from error
 
     def train(self, place: Workplace, checkpoint: Path | None, label: str | None = None) -> Outcome:
         chosen, told = with_best_form(self, place, checkpoint)
