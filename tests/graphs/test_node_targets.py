@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from specformer.datasets import csbm
 from specformer.errors import GraphError
-from specformer.graphs import Graph
+from specformer.graphs import Columns, Graph, read_graph
 from specformer.graphs.node_targets import with_targets
 from specformer.tasks.nodes.node_recipe import NodeRecipe
 
@@ -104,3 +105,11 @@ def test_dates_are_classes_only_if_asked_for(days):
 def test_what_cannot_be_learned_is_named(y, task, message):
     with pytest.raises(GraphError, match=message):
         with_targets(labelled(y), task)
+
+
+def test_numbers_keep_the_name_of_their_column(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    (tmp_path / "nodes.csv").write_text("id,height,price (€)\na,1,0.5\nb,2,1.5\nc,3,\n")
+    graph = with_targets(read_graph(tmp_path, Columns(label="price (€)")), "regression")
+    assert graph.class_names == ("price (€)",)
+    np.testing.assert_array_equal(graph.y[:, 0], np.float32([0.5, 1.5, np.nan]))

@@ -58,6 +58,7 @@ class Graph:
         test_mask: nodes to report on [n, splits].
         node_ids: the nodes' names in their source.
         class_names: the name of class 0, 1, …; or the name of each label or number.
+        label_name: what the file calls the classes that ``y`` holds.
         feature_names: the name of each column of ``x``.
         name: what to call the graph in reports.
         feature_words: for columns that hold words, by name: the words that the numbers 0, 1, …
@@ -82,6 +83,7 @@ class Graph:
     name: str = "graph"
     feature_words: Mapping[str, tuple[str, ...]] | None = None
     mark: str | None = None
+    label_name: str | None = None
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)

@@ -127,7 +127,8 @@ def _as_numbers(graph: Graph, source: str) -> Graph:
         _, place = np.unique(graph.y[known], return_inverse=True)
         y = np.full(graph.num_nodes, np.nan)
         y[known] = np.array(list(map(float, names)))[place]
-        graph = replace(graph, y=y, class_names=None)
+        told = None if graph.label_name is None else (graph.label_name,)
+        graph = replace(graph, y=y, class_names=told)
     targets = np.asarray(graph.y)
     if not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in targets.T):
         raise GraphError(f"{source}: every known target is the same; there is nothing to learn.")

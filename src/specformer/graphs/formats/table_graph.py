@@ -177,7 +177,7 @@ def _label_fields(table: Table, label: str) -> dict[str, Any]:
                 "%s: %r in column %r is read as a class of its own; to give nodes several "
                 "labels, store y [n, labels] in an npz file", table.path, word, label,
             )  # fmt: skip
-    return {"y": y, "class_names": names}
+    return {"y": y, "class_names": names, "label_name": label}
 
 
 def _split_fields(table: Table, split: str | None, masks: Mapping[str, str]) -> dict[str, Any]:

@@ -285,7 +285,8 @@ def _describe(graph: Graph, recipe: NodeRecipe, split: Split) -> str:
     if graph.num_targets:
         if recipe.task == "regression":
             spread = numbers.error(float(np.nanstd(graph.y)))
-            counted += f"; the target has a standard deviation of {spread}"
+            target = " ".join(["target", *(graph.class_names or ())])
+            counted += f"; the {target} has a standard deviation of {spread}"
         return f"{counted}; {parts}"
     rows, columns = graph.adjacency.nonzero()
     known = (graph.y[rows] >= 0) & (graph.y[columns] >= 0) & (rows != columns)
