@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from dataclasses import replace
 
 import pytest
 from tests.reports.browser import WIDTHS, opened, start_browser
+from tests.reports.example_run import write_run
 from typer.testing import CliRunner
 
 from specformer.cli import app
 from specformer.datasets import csbm
 from specformer.graphs import write_npz
 from specformer.reports.html import write_report
+from specformer.training.runs.folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -301,3 +304,15 @@ def test_runs_lie_side_by_side(browser, comparison):
         assert settings.get_by_role("rowheader", name="model", exact=True).is_visible()
         key = figure_of(page, "Training").get_by_role("button")
         assert sorted(key.all_inner_texts()) == ["MLP", "Specformer"]
+
+
+def test_long_names_of_classes_fit_a_phone_and_keep_rows_short(browser, node_report, tmp_path):
+    kept = RunFolder(node_report.parent)
+    told = json.dumps(kept.result()).replace('"cat"', f'"{"cat" * 40}"')
+    long = write_report(write_run(tmp_path / "long", json.loads(told), kept.outputs()))
+    with opened(browser, long, width=WIDTHS["phone"]) as page:
+        assert page.get_by_text("cat" * 40).first.is_visible()
+    with opened(browser, long) as page:
+        rows = page.locator("table.words tbody tr")
+        heights = rows.evaluate_all("rows => rows.map(row => row.clientHeight)")
+        assert 0 < max(heights) < 150
