@@ -238,3 +238,8 @@ def test_a_class_that_nearly_all_nodes_have_is_named(
         "accuracy; --metric f1 counts all classes alike."
     ]
     assert "no test node is of class 'rare', so that it is not tested" in caplog.text
+
+
+def test_words_with_line_breaks_keep_to_their_line() -> None:
+    found = of_nodes(graph(y=np.arange(6) % 2, class_names=("a\nb", "c")), NodeRecipe(), [])
+    assert in_words(found).splitlines()[1:] == ["  2 classes: a b (3), c (3)"]

@@ -242,7 +242,7 @@ def in_words(found: Mapping[str, Any]) -> str:
     lines += [f"  warning: {warning}" for warning in found.get("warnings", ())]
     if "problem" in found:
         lines.append(f"  train would refuse it: {found['problem']}")
-    return "\n".join(lines)
+    return "\n".join(line.replace("\n", " ") for line in lines)  # words may hold line breaks
 
 
 def _nodes_in_words(found: Mapping[str, Any]) -> list[str]:

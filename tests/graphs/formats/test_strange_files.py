@@ -79,7 +79,7 @@ SAID = {
     ),
     "codes": (
         {"nodes.csv": "id,zip\nann,01234\nbob,20095\ncy,\n"},
-        "column 'zip': 01234 is read as the number 1234; --set columns.NAME=category takes codes",
+        "column 'zip': 01234 is read as the number 1234; --set columns.zip=category takes codes",
     ),
     "labels under another name": (
         {"nodes.csv": "id,label,kind,size\nann,a,7,1\nbob,b,8,1\ncy,a,7,2\n"

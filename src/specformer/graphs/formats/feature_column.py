@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,8 +99,9 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
     hint = ", as others of its column are; correct it, or leave the cell empty"
     values = table.numbers(name, np.float32, missing=True, hint=hint)
     if code := next(filter(CODE.fullmatch, written), None):
-        told = "%s: column %r: %s is read as the number %d; --set columns.NAME=category takes codes"
-        logger.warning(told, table.path, name, code, int(code))
+        told = "%s: column %r: %s is read as the number %d; --set %s takes codes"
+        change = quote(f"columns.{name}=category")
+        logger.warning(told, table.path, name, code, int(code), change)
     warn_of_stand_ins(table, name, values)
     return values, None
 
