@@ -30,11 +30,14 @@ RESULTS = re.compile(r"<!-- results:.*?<!-- /results -->", re.S)
 OTHERS = {"pip", "python"}
 #: What examples leave behind.
 LEFT = {"learn_filter": {"learned-filter.png", "learned-filter"}, "train_parts": {"parts"}}
-#: Examples that take minutes; the others run with every test.
+#: Examples that take half a minute each, and have a test of their own.
 LONG = {"attention_over_spectra", "train_on_a_table"}
+#: Rows of the example `train_on_a_table`.
+HOW = ("default", "prepared by hand")
 EXAMPLES = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+    pytest.param(path, id=path.stem)
     for path in sorted(ROOT.glob("examples/*.py"))
+    if path.stem not in LONG
 ]
 
 
@@ -128,6 +131,27 @@ def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sys.argv", [str(script)])
     runpy.run_path(str(script), run_name="__main__")
     assert {path.name for path in tmp_path.iterdir()} == LEFT.get(script.stem, set())
+
+
+@pytest.mark.slow
+def test_what_long_examples_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Attention finds places in a spectrum; columns need preparation, and `train` does it."""
+
+    def printed(name: str) -> list[str]:
+        test_examples_run(ROOT / "examples" / f"{name}.py", tmp_path, monkeypatch)
+        return capsys.readouterr().out.splitlines()
+
+    errors = {words[0]: words for words in map(str.split, printed("attention_over_spectra"))}
+    for name in ("second", "largest"):
+        assert 3 * float(errors[name][1]) < float(errors[name][2])
+    found = [line.rsplit(maxsplit=1) for line in printed("train_on_a_table")]
+    reached = {(who[:8].strip(), who[8:].strip()): float(value) for who, value in found}
+    for table in ("numbers", "mixed"):
+        ours, by_hand = (reached[table, f"specformer, {how}"] for how in HOW)
+        assert abs(ours - by_hand) < 5
+        assert ours > reached["numbers", "specformer, features=rows"] + 20
 
 
 @pytest.mark.parametrize("page", pages("sh", "console"))
