@@ -24,8 +24,9 @@ def gathered(values: Tensor, index: Tensor, outside: float) -> Tensor:
     if out.numel():
         wide = min(power_of_two(columns, least=16), _COLUMNS)
         grid = (blocks(len(index), _ROWS), blocks(columns, wide))
+        values, stride = by_rows(values)
         _gather[grid](
-            values.contiguous(), index, out, outside, len(index), len(values), columns, _ROWS, wide,
+            values, index, out, outside, len(index), len(values), columns, stride, _ROWS, wide,
             num_warps=1,
         )  # fmt: skip
     return out
@@ -42,11 +43,19 @@ def segment_sums(rows: Tensor, offsets: Tensor, order: Tensor | None) -> Tensor:
     out = rows.new_empty(segments, columns)
     if out.numel():
         wide = min(power_of_two(columns, least=16), _COLUMNS)
+        rows, stride = by_rows(rows)
         _sum[(segments, blocks(columns, wide))](
-            rows.contiguous(), offsets, offsets if order is None else order, out, columns,
+            rows, offsets, offsets if order is None else order, out, columns, stride,
             order is not None, _ROWS, wide, num_warps=1,
         )  # fmt: skip
     return out
+
+
+def by_rows(x: Tensor) -> tuple[Tensor, int]:
+    """A matrix with each row in one piece, and how far apart rows are: half of a matrix's columns
+    needs no copy."""
+    x = x if x.stride(1) == 1 else x.contiguous()
+    return x, x.stride(0)
 
 
 @jit
@@ -58,6 +67,7 @@ def _gather(
     rows,
     targets,
     columns,
+    stride,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -65,7 +75,7 @@ def _gather(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     source = tl.load(index + row, mask=row < rows, other=targets)
     inside = (column < columns)[None, :]
-    place = source[:, None] * columns + column[None, :]
+    place = source[:, None] * stride + column[None, :]
     found = tl.load(values + place, mask=(source < targets)[:, None] & inside, other=outside)
     place = row[:, None] * columns + column[None, :]
     tl.store(out + place, found, mask=(row < rows)[:, None] & inside)
@@ -78,6 +88,7 @@ def _sum(
     order,
     out,
     columns,
+    stride,
     ORDERED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -92,6 +103,6 @@ def _sum(
         mask = row < end
         if ORDERED:
             row = tl.load(order + row, mask=mask, other=0)
-        place = row[:, None] * columns + column[None, :]
+        place = row[:, None] * stride + column[None, :]
         total += tl.load(x + place, mask=mask[:, None] & inside[None, :], other=0.0)
     tl.store(out + segment * columns + column, tl.sum(total, axis=0), mask=inside)
