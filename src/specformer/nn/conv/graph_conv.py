@@ -2,7 +2,7 @@ r"""Many small graphs: pairs of nodes, bases (paper §4.2, Eq. 5) and the spectr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import torch
@@ -146,14 +146,19 @@ class GraphPairs:
 
     @lazy_property
     def by_source(self) -> Segments:
-        """Pairs by their source node."""
-        return scattered_segments(self.batch.source, len(self.batch.graph))
+        """Pairs by their source node. Those of padding read the last row, and no sum has them."""
+        return self._scattered(self.batch.source, len(self.batch.graph))
 
     @lazy_property
     def by_message(self) -> Segments:
         """Pairs by their message, which depends on the source and the kind of bond."""
         index = self.batch.source * self.kinds + self.batch.bond
-        return scattered_segments(index, len(self.batch.graph) * self.kinds)
+        return self._scattered(index, len(self.batch.graph) * self.kinds)
+
+    def _scattered(self, index: Tensor, count: int) -> Segments:
+        # The sum over all pairs of padding would be one long chain, longer than all other sums.
+        kept = scattered_segments(index.masked_fill(~self.batch.pair_mask, count), count)
+        return replace(kept, index=index)
 
     @lazy_property
     def by_graph(self) -> Segments:
