@@ -31,23 +31,25 @@ def test_layer_against_the_formula(placed: bool) -> None:
 
     def plain() -> torch.Tensor:
         states = kinds[edge_kinds(batch)]
+        ends = layer.ends(nodes)
         mixed = torch.stack(
             [
-                layer.bond(state) + layer.target(nodes[i]) + layer.source(nodes[j])
+                layer.bond(state) + ends[i, :5] + ends[j, 5:]
                 for state, i, j in zip(states, targets, sources, strict=True)
             ]
         )
         inputs = nodes if places is None else torch.cat([nodes, places], dim=-1)
+        own, sent = layer.nodes(inputs).chunk(2, dim=-1)
         rows, moved = [], []
         for i in range(len(nodes)):
             gates = mixed[targets == i].sigmoid()
             gates = gates / (gates.sum(dim=0) + 1e-6)
             neighbours = sources[targets == i]
-            total = (gates * layer.value(inputs[neighbours])).sum(dim=0)
-            rows.append(layer.own(inputs[i]) + total)
+            rows.append(own[i] + (gates * sent[neighbours]).sum(dim=0))
             if places is not None:
-                total = (gates * layer.place_value(places[neighbours])).sum(dim=0)
-                moved.append(places[i] + (layer.place_own(places[i]) + total).tanh())
+                kept, passed = layer.places(places).chunk(2, dim=-1)
+                total = (gates * passed[neighbours]).sum(dim=0)
+                moved.append(places[i] + (kept[i] + total).tanh())
         node_norm, bond_norm = (
             batch_norm(x, None, None, norm.weight, norm.bias, training=True)
             for x, norm in ((torch.stack(rows), layer.node_norm), (mixed, layer.bond_norm))

@@ -37,14 +37,11 @@ class GatedGCNLayer(nn.Module):
 
     def __init__(self, channels: int, dropout: float = 0.0, *, places: bool = False) -> None:
         super().__init__()
-        wide = 2 * channels if places else channels
-        self.own = Linear(wide, channels)
-        self.value = Linear(wide, channels)
-        self.place_own = Linear(channels, channels) if places else None
-        self.place_value = Linear(channels, channels) if places else None
+        # Maps of the same input are one product: A and B, D and E, G and H.
+        self.nodes = Linear(2 * channels if places else channels, 2 * channels)
+        self.ends = Linear(channels, 2 * channels)
+        self.places = Linear(channels, 2 * channels) if places else None
         self.bond = Linear(channels, channels)
-        self.target = Linear(channels, channels)
-        self.source = Linear(channels, channels)
         self.node_norm = BatchNorm(channels)
         self.bond_norm = BatchNorm(channels)
         self.dropout = nn.Dropout(dropout)
@@ -52,21 +49,23 @@ class GatedGCNLayer(nn.Module):
     def forward(
         self, nodes: Tensor, states: Tensor, places: Tensor | None, bonds: Bonds
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        target, source = self.ends(nodes).chunk(2, dim=-1)
         mixed = at_least_float32(
-            self.bond(states)
-            + segment_gather(self.target(nodes), bonds.by_target)
-            + bonds.at_sources(self.source(nodes))
+            self.bond(states) + segment_gather(target, bonds.by_target) + bonds.at_sources(source)
         )
         gates = mixed.sigmoid()
         total = bonds.sum(gates) + _EPS
+
+        def gated(linear: nn.Module, inputs: Tensor) -> Tensor:
+            own, sent = linear(inputs).chunk(2, dim=-1)
+            return own + bonds.sum(bonds.at_sources(sent) * gates) / total
+
         placed = nodes if places is None else torch.cat([nodes, places], dim=-1)
-        summed = bonds.sum(bonds.at_sources(self.value(placed)) * gates) / total
-        update = self.node_norm(self.own(placed) + summed, bonds.layout.nodes, "relu")
+        update = self.node_norm(gated(self.nodes, placed), bonds.layout.nodes, "relu")
         # Unused room stays zero; otherwise it could grow without bound.
         change = self.bond_norm(mixed, bonds.counted, "relu") * bonds.counted.share
-        if places is not None and self.place_own is not None and self.place_value is not None:
-            moved = bonds.sum(bonds.at_sources(self.place_value(places)) * gates) / total
-            places = places + (self.place_own(places) + moved).tanh()
+        if places is not None and self.places is not None:
+            places = places + gated(self.places, places).tanh()
         return nodes + self.dropout(update), states + self.dropout(change), places
 
 
