@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from specformer.baselines.graphs.bonds import BondList, Bonds, Rings, ShortestPaths
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.norms import CountedRows
-from specformer.kernels.segments import at_least_float32, segment_gather, segment_sum
+from specformer.kernels.segments import (
+    Segments,
+    at_least_float32,
+    scattered_segments,
+    segment_gather,
+    segment_sum,
+)
+from specformer.nn.conv.graph_conv import gather_dense, scatter_dense
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
@@ -137,30 +144,45 @@ class Neighbourhoods:
     """The neighbourhood of every node i: the nodes j within a number of bonds.
 
     Args:
-        square: ``[B, 1, max_nodes, max_nodes]`` one if j is in the neighbourhood of i, else zero.
-        distance: ``[P, hops + 1]`` the distance of each pair, one-hot; zeros if it is larger.
+        square: ``[B, max_nodes, max_nodes]`` one if j is in the neighbourhood of i, else zero.
+        slot: ``[M]`` the position of each message (j to i) among these, at (j, i).
         counted: mask of the pairs (i, j) with j in the neighbourhood of i.
+        by_target: these pairs by i and their distance, ``N * (hops + 1)`` segments.
+        by_source: these pairs by j and their distance.
         size: ``[N, 1]`` number of nodes of each neighbourhood, at least one.
     """
 
     square: Tensor
-    distance: Tensor
+    slot: Tensor
     counted: CountedRows
+    by_target: Segments
+    by_source: Segments
     size: Tensor
 
     @classmethod
     def of(cls, bonds: Bonds, hops: int) -> Neighbourhoods:
         """The neighbourhoods of all nodes within ``hops`` bonds, including the node itself."""
+        layout, batch = bonds.layout, bonds.layout.batch
         near = ShortestPaths.of(bonds.adjacency(), hops).distance
-        dtype = bonds.layout.dtype
-        steps = torch.arange(hops + 1, device=near.device)
-        distance = bonds.from_dense_adj((near.unsqueeze(1) == steps[:, None, None]).to(dtype))
-        joined = distance.sum(dim=-1)
+        padded = nn.functional.pad(near.flatten(), (0, 1), value=hops + 1)
+        distance = padded.index_select(0, layout.pair_slot)
+        joined = distance <= hops
+        rows = len(batch.graph)
+
+        def segments(node: Tensor) -> Segments:
+            index = (node * (hops + 1) + distance).masked_fill(~joined, rows * (hops + 1))
+            return scattered_segments(index, rows * (hops + 1))
+
+        counted = CountedRows.of(joined, layout.dtype)
+        side = batch.max_nodes
+        graph, place = bonds.slot // side**2, bonds.slot % side**2
         return cls(
-            square=(near <= hops).to(dtype).unsqueeze(1),
-            distance=distance,
-            counted=CountedRows.of(joined > 0, dtype),
-            size=bonds.layout.by_target.sum(joined.unsqueeze(-1)).clamp_min(1.0),
+            square=(near <= hops).to(layout.dtype),
+            slot=graph * side**2 + place % side * side + place // side,
+            counted=counted,
+            by_target=segments(batch.target),
+            by_source=segments(batch.source),
+            size=layout.by_target.sum(counted.share).clamp_min(1.0),
         )
 
 
@@ -175,8 +197,8 @@ class GINAKLayer(nn.Module):
         + c
 
     The three parts are the node in its own neighbourhood, the mean of its neighbourhood, and the
-    mean of the node in other neighbourhoods. The gates depend on the distance. The sum over k is a
-    matrix product over all pairs (i, j).
+    mean of the node in other neighbourhoods. The gates depend on the distance, so states are summed
+    by distance first. The sum over k is a matrix product over all pairs (i, j).
     """
 
     def __init__(self, channels: int, hops: int) -> None:
@@ -188,22 +210,29 @@ class GINAKLayer(nn.Module):
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds, around: Neighbourhoods) -> Tensor:
         states = self.states(nodes, kinds, around, bonds)
-        layout = bonds.layout
+        within, among = (
+            segment_sum(states, segments).unflatten(0, (len(nodes), -1))  # [N, hops + 1, channels]
+            for segments in (around.by_target, around.by_source)
+        )
         readings = (
-            segment_sum(states * layout.identity.unsqueeze(-1), layout.by_target),
-            segment_sum(states * self.within(around.distance).sigmoid(), layout.by_target)
-            / around.size,
-            segment_sum(states * self.among(around.distance).sigmoid(), bonds.layout.by_source)
-            / around.size,
+            within[:, 0],
+            (within * self.within.weight.mT.sigmoid()).sum(dim=1) / around.size,
+            (among * self.among.weight.mT.sigmoid()).sum(dim=1) / around.size,
         )
         return self.fuse(torch.cat(readings, dim=-1))
 
     def states(self, nodes: Tensor, kinds: Tensor, around: Neighbourhoods, bonds: Bonds) -> Tensor:
-        """State of node j in the neighbourhood of i for every pair ``[P, channels]``, else zero."""
-        sent = bonds.to_dense_adj((bonds.at_sources(nodes) + bonds.bond_vectors(kinds)).relu())
-        summed = bonds.from_dense_adj(around.square @ at_least_float32(sent).mT)
-        own = (1.0 + self.update.epsilon) * segment_gather(nodes, bonds.layout.by_source)
-        return at_least_float32(self.update(own + summed, around.counted)) * around.counted.share
+        """State of node j in the neighbourhood of i for every pair ``[P, channels]``.
+
+        Those of pairs with j outside the neighbourhood are arbitrary.
+        """
+        layout = bonds.layout
+        messages = at_least_float32((bonds.at_sources(nodes) + bonds.bond_vectors(kinds)).relu())
+        sent = scatter_dense(messages, around.slot, around.square.shape)  # [B, k, j, channels]
+        summed = (around.square @ sent.flatten(2)).view_as(sent)  # [B, i, j, channels]
+        own = segment_gather((1.0 + self.update.epsilon) * nodes, layout.by_source)
+        summed = own + gather_dense(summed, layout.pair_slot)
+        return at_least_float32(self.update(summed, around.counted))
 
 
 class GINAK(GraphBaseline):
