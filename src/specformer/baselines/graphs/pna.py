@@ -18,18 +18,27 @@ _LEAST_VARIANCE = 1e-5
 
 
 class TowerLinear(nn.Module):
-    """One linear map with bias per tower, ``[rows, towers, in]`` to ``[rows, towers, out]``."""
+    """One linear map with bias per tower, from several inputs of ``in_channels / parts`` each.
 
-    def __init__(self, towers: int, in_channels: int, out_channels: int) -> None:
+    The towers are the blocks of one matrix, because one product is faster than many small ones.
+    """
+
+    def __init__(self, towers: int, in_channels: int, out_channels: int, parts: int) -> None:
         super().__init__()
+        self.parts = parts
         self.weight = nn.Parameter(torch.empty(towers, in_channels, out_channels))
         self.bias = nn.Parameter(torch.empty(towers, out_channels))
         bound = 1.0 / math.sqrt(in_channels)
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.einsum("rti,tio->rto", x, self.weight) + self.bias
+    def matrices(self) -> Tensor:
+        """The matrix of every part, ``[parts, towers * in / parts, towers * out]``."""
+        towers, _, out = self.weight.shape
+        parts = self.weight.unflatten(1, (self.parts, -1)).transpose(0, 1)
+        blocks = torch.eye(towers, dtype=parts.dtype, device=parts.device)
+        spread = parts.unsqueeze(3) * blocks[:, None, :, None]  # [parts, towers, in, towers, out]
+        return spread.reshape(self.parts, -1, towers * out)
 
 
 class PNAConv(nn.Module):
@@ -40,47 +49,44 @@ class PNAConv(nn.Module):
         \tfrac{\delta}{\log(d_i + 1)}) \otimes (\mathrm{mean}, \min, \max, \mathrm{std})_{j \sim i}
         \; \mathrm{pre}[h_i \,\Vert\, h_j \,\Vert\, e_{ij}]\bigr]\Bigr) + b
 
-    pre is linear, so its parts for :math:`h_i` and :math:`h_j` are computed for every node, and its
-    part for :math:`e_{ij}` for every kind of bond. The part for :math:`h_i` is added after
-    aggregation.
+    pre and post are linear, so they are applied to each part of their input: the part of pre for
+    :math:`h_i` and :math:`h_j` to every node, that for :math:`e_{ij}` to every kind of bond. The
+    part for :math:`h_i` is added after aggregation, and degrees scale outputs of post.
     """
 
     def __init__(self, channels: int, towers: int, average_log_degree: float) -> None:
         super().__init__()
-        self.towers, self.width = towers, channels // towers
+        self.towers, width = towers, channels // towers
         self.average_log_degree = average_log_degree
-        self.bond = Linear(channels, self.width)
-        self.pre = TowerLinear(towers, 3 * self.width, self.width)
-        self.post = TowerLinear(towers, 13 * self.width, self.width)
+        self.bond = Linear(channels, width)
+        self.pre = TowerLinear(towers, 3 * width, width, parts=3)
+        self.post = TowerLinear(towers, 13 * width, width, parts=13)
         self.lin = Linear(channels, channels)
 
     def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-        split = nodes.unflatten(-1, (self.towers, self.width))
-        own, of_nodes = (
-            torch.einsum("rti,tio->rto", split, part)
-            for part in self.pre.weight.chunk(3, dim=1)[:2]
+        of_target, of_source, of_bond = self.pre.matrices()
+        own, sent = (nodes @ torch.cat([of_target, of_source], dim=1)).chunk(2, dim=1)
+        of_kinds = self.bond(kinds).repeat(1, self.towers) @ of_bond
+        messages = at_least_float32(bonds.at_sources(sent)) + at_least_float32(
+            bonds.bond_vectors(of_kinds)
         )
-        of_kinds = torch.einsum("ki,tio->kto", self.bond(kinds), self.pre.weight.chunk(3, dim=1)[2])
-        sent, known = bonds.at_sources(of_nodes.flatten(1)), bonds.bond_vectors(of_kinds.flatten(1))
-        messages = at_least_float32(sent) + at_least_float32(known)
-        offset = at_least_float32(own + self.pre.bias).flatten(1)
-        found = self._statistics(messages, offset, bonds)
-        parts = [split, *(part.unflatten(-1, (self.towers, self.width)) for part in found)]
-        return self.lin(self.post(torch.cat(parts, dim=-1)).flatten(1))
+        found = self._statistics(messages, at_least_float32(own + self.pre.bias.flatten()), bonds)
+        first, *rest = self.post.matrices().split((1, 4, 4, 4))
+        scaled = found @ torch.cat([part.flatten(0, 1) for part in rest], dim=1)
+        plain, amplified, attenuated = scaled.chunk(3, dim=1)
+        # Nodes without bonds are scaled as with one bond; their statistics are zero anyway.
+        scale = (bonds.degree.clamp_min(1.0) + 1.0).log() / self.average_log_degree
+        mixed = nodes @ first[0] + plain + amplified * scale + attenuated / scale
+        return self.lin(mixed + self.post.bias.flatten())
 
-    def _statistics(self, messages: Tensor, offset: Tensor, bonds: Bonds) -> list[Tensor]:
-        """Twelve tensors ``[N, channels]``, with zeros for nodes without bonds."""
+    def _statistics(self, messages: Tensor, offset: Tensor, bonds: Bonds) -> Tensor:
+        """Mean, minimum, maximum and deviation ``[N, 4 * channels]``, zeros without bonds."""
         count = bonds.degree.clamp_min(1.0)
         mean = bonds.sum(messages) / count
-        square = bonds.sum(messages.square()) / count
-        variance = (square - mean.square()).clamp_min(_LEAST_VARIANCE)
+        variance = (bonds.sum(messages.square()) / count - mean.square()).clamp_min(_LEAST_VARIANCE)
         std = variance.sqrt().masked_fill(variance <= _LEAST_VARIANCE, 0.0)
-        low, high = extremes(messages, bonds)
-        found = [(offset + part).masked_fill(bonds.is_isolated, 0.0) for part in (mean, low, high)]
-        found.append(std)
-        # Nodes without bonds are scaled as with one bond; their aggregates are zero anyway.
-        scale = (count + 1.0).log() / self.average_log_degree
-        return [*found, *(part * scale for part in found), *(part / scale for part in found)]
+        places = torch.cat([mean, *extremes(messages, bonds)], dim=1) + offset.repeat(1, 3)
+        return torch.cat([places.masked_fill(bonds.is_isolated, 0.0), std], dim=1)
 
     def extra_repr(self) -> str:
         return f"towers={self.towers}, average_log_degree={self.average_log_degree}"
