@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from specformer import kernels
 from specformer.kernels import usable
-from specformer.kernels.tracing import first_order
+from specformer.kernels.tracing import first_order, lazy_property
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Segments:
     def count(self) -> int:
         return len(self.offsets) - 1
 
-    @property
+    @lazy_property
     def is_empty(self) -> Tensor:
         """``[S]`` true for a segment without rows."""
         return self.offsets.diff() == 0
@@ -59,12 +59,13 @@ class Segments:
         return sum_by_index(rows, self) if plain else sum_by_offsets(rows, self)
 
     def max(self, rows: Tensor) -> Tensor:
-        """The maximum of each segment's rows, which must be sorted; 0 for an empty segment."""
+        """The maximum of each segment's rows; 0 for an empty segment."""
         if torch.compiler.is_compiling():  # compilers do not know segment_reduce
             lowest = rows.new_full((self.count + 1, rows.shape[1]), -torch.inf)
             index = self.index.unsqueeze(-1).expand_as(rows)
             largest = lowest.scatter_reduce(0, index, rows, "amax")[:-1]
         else:
+            rows = rows if self.order is None else rows.index_select(0, self.order)
             largest = torch.segment_reduce(rows, "max", offsets=self.offsets, axis=0, unsafe=True)
         return largest.masked_fill(self.is_empty.unsqueeze(-1), 0.0)
 
@@ -73,18 +74,70 @@ class Segments:
 
         Rows without a segment get ``outside``.
         """
-        if _fused(values):
-            from specformer.kernels.triton.segment_rows import gathered
+        return _taken(values, self.index, outside)
 
-            return gathered(values, self.index, outside)
-        padded = nn.functional.pad(values, (0, 0, 0, 1), value=outside)
-        return padded.index_select(0, self.index)
+
+def _taken(values: Tensor, index: Tensor, outside: float = 0.0) -> Tensor:
+    """Rows of ``values`` by their number; ``outside`` where the number is one past the end."""
+    if _fused(values):
+        from specformer.kernels.triton.segment_rows import gathered
+
+        return gathered(values, index, outside)
+    return nn.functional.pad(values, (0, 0, 0, 1), value=outside).index_select(0, index)
 
 
 def _fused(rows: Tensor) -> bool:
     """Whether kernels may take these rows; they give no gradients."""
     learned = torch.is_grad_enabled() and rows.requires_grad
     return not learned and rows.dim() == 2 and usable("segments", rows)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The places of P rows in a dense tensor with S places, at most one row at each.
+
+    Args:
+        index: ``[P]`` the place of each row; S for a row without a place, such as padding.
+        size: number S of places.
+
+    Example:
+        >>> slots = Slots(torch.tensor([2, 0, 4]), size=4)
+        >>> dense = slots.scatter(torch.tensor([[1.0], [2.0], [3.0]]))
+        >>> dense.flatten().tolist(), slots.gather(dense).flatten().tolist()
+        ([2.0, 0.0, 1.0, 0.0], [1.0, 2.0, 0.0])
+    """
+
+    index: Tensor
+    size: int
+
+    @lazy_property
+    def row(self) -> Tensor:
+        """``[S]`` the row at each place; P for an empty place."""
+        rows = len(self.index)
+        found = self.index.new_full((self.size + 1,), rows)
+        numbers = torch.arange(rows, device=self.index.device)
+        return found.index_copy_(0, self.index, numbers)[:-1]
+
+    def scatter(self, rows: Tensor) -> Tensor:
+        """Each row at its place, ``[P, channels]`` to ``[S, channels]``, zeros elsewhere."""
+        return _Placed.apply(rows, self.row, self.index)
+
+    def gather(self, dense: Tensor) -> Tensor:
+        """The inverse of :meth:`scatter`; zeros for rows without a place."""
+        return _Placed.apply(dense, self.index, self.row)
+
+
+class _Placed(torch.autograd.Function):
+    """Take rows by their number. Since none is taken twice, gradients are taken back likewise."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, there: Tensor, back: Tensor) -> Tensor:
+        ctx.there, ctx.back = there, back
+        return _taken(values, there)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return _Placed.apply(gradients[0], ctx.back, ctx.there), None, None
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -138,7 +191,7 @@ def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
 def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
     r"""Softmax over each segment, :math:`e^{x_p} / \sum_{q \sim p} e^{x_q}`, for every channel.
 
-    Rows must be sorted by segment. Rows without a segment become zeros.
+    Rows without a segment become zeros.
     """
     return _SegmentSoftmax.apply(rows, segments)
 

@@ -43,7 +43,7 @@ def test_degrees_and_squares() -> None:
 
 
 def test_sums_over_neighbours() -> None:
-    messages, gates = random(ROWS + 3, 4), random(len(BONDS.slot), 4, seed=1)
+    messages, gates = random(ROWS + 3, 4), random(len(BONDS.slots.index), 4, seed=1)
     start = 0
     plain, gated = [], []
     for number, part in enumerate(ADJACENCY):
@@ -63,7 +63,7 @@ def test_room_for_bonds_changes_nothing() -> None:
     number = int(BONDS.counted.number)
     for spare in (0, 4):
         listed = Bonds.of(replace(PADDED, num_bonds=number // 2 + spare), torch.float64)
-        assert len(listed.slot) == number + 2 * spare
+        assert len(listed.slots.index) == number + 2 * spare
         assert torch.equal(listed.degree, BONDS.degree)
         assert torch.equal(listed.adjacency(), BONDS.adjacency())
         for name in ("kind", "slot"):
@@ -83,7 +83,7 @@ def test_there_and_back() -> None:
     assert torch.equal(back[:ROWS], rows[:ROWS])
     assert not back[ROWS:].any()
     number, joined = int(BONDS.counted.number), PADDED.bond > 0
-    messages = random(len(BONDS.slot), 3)
+    messages = random(len(BONDS.slots.index), 3)
     again = BONDS.from_dense_adj(BONDS.to_dense_adj(messages))
     assert torch.equal(again[joined], messages[:number])
     assert not again[~joined].any()

@@ -6,8 +6,8 @@ from tests.drawn import random
 from tests.nn.molecules import MOLECULES, pack
 from tests.nn.plain_twin import assert_twins, scrambled
 
-from specformer.baselines.graphs.bonds import Bonds
-from specformer.baselines.graphs.san import SAN, SANLayer, SpectrumEncoding
+from specformer.baselines.graphs.san import SAN, PairGroups, SANLayer, SpectrumEncoding
+from specformer.nn.conv.graph_conv import GraphPairs
 
 GAMMA = 0.3
 
@@ -15,12 +15,18 @@ GAMMA = 0.3
 def test_attention_against_the_formula() -> None:
     """Node by node: bonds, all other pairs, and nothing of a node by itself."""
     batch = pack(MOLECULES)
-    layer = scrambled(SANLayer(6, 2, GAMMA, 0.0))
+    layer = scrambled(SANLayer(6, 2, 0.0))
     nodes = random(len(batch.graph), 6).requires_grad_()
     kinds = random(len(batch.bond_table), 6, seed=1).requires_grad_()
-    bonds = Bonds.of(batch, torch.float64)
+    layout = GraphPairs(batch, torch.float64)
+    groups = PairGroups.of(layout, GAMMA)
+
+    def ours() -> torch.Tensor:
+        queries, keys, _ = layer.project(nodes).split((12, 12, 6), dim=1)
+        return layer.shares(queries, keys, layer.bond(kinds), layout, groups)
 
     def plain() -> torch.Tensor:
+        projected, bonds = layer.project(nodes), layer.bond(kinds)
         shares = []
         for pair in range(len(batch.target)):
             i, j, bond = (x[pair] for x in (batch.target, batch.source, batch.bond))
@@ -28,10 +34,11 @@ def test_attention_against_the_formula() -> None:
                 shares.append(torch.zeros(2, dtype=torch.float64))
                 continue
             mine = (batch.target == i) & (batch.source != i) & ((batch.bond > 0) == (bond > 0))
-            query, key, edge = layer.real if bond > 0 else layer.fake
+            start = 0 if bond > 0 else 6
+            query, key = projected[i, start:][:6], projected[:, 12 + start :][:, :6]
+            edge = bonds[:, start:][:, :6]
             factors = [
-                query(nodes[i]) * key(nodes[batch.source[q]]) * edge(kinds[batch.bond[q]])
-                for q in mine.nonzero()[:, 0]
+                query * key[batch.source[q]] * edge[batch.bond[q]] for q in mine.nonzero()[:, 0]
             ]
             scores = torch.stack(factors).unflatten(-1, (2, 3)).sum(dim=-1) / 3**0.5
             place = int(mine[:pair].sum())
@@ -39,8 +46,8 @@ def test_attention_against_the_formula() -> None:
             shares.append(scores.softmax(dim=0)[place] * portion / (1 + GAMMA))
         return torch.stack(shares)
 
-    attention = torch.nn.ModuleList([layer.real, layer.fake])
-    assert_twins(attention, lambda: layer.shares(nodes, kinds, bonds), plain, nodes, kinds)
+    attention = torch.nn.ModuleList([layer.project, layer.bond])
+    assert_twins(attention, ours, plain, nodes, kinds)
 
 
 def test_tokens_are_the_lowest_eigenpairs() -> None:

@@ -14,13 +14,14 @@ from torch import Tensor
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import (
     Segments,
+    Slots,
     at_least_float32,
     scattered_segments,
     segment_gather,
     segment_sum,
 )
 from specformer.kernels.tracing import lazy_property
-from specformer.nn.conv.graph_conv import GraphPairs, gather_dense, scatter_dense
+from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.conv.pair_states import RingPlaces
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
@@ -34,8 +35,7 @@ class Bonds:
         by_target: messages by their target node, by which they are sorted.
         by_source: messages by their source node.
         kind: ``[M, kinds]`` the kind of each message's bond, one-hot; zeros for unused room.
-        slot: ``[M]`` the position of each message among ``[B * max_nodes²]``; one past the end for
-            unused room.
+        slots: the place of each message among ``[B * max_nodes²]``.
         counted: mask of the messages that are not unused room.
     """
 
@@ -43,7 +43,7 @@ class Bonds:
     by_target: Segments
     by_source: Segments
     kind: Tensor
-    slot: Tensor
+    slots: Slots
     counted: CountedRows
 
     @classmethod
@@ -57,14 +57,15 @@ class Bonds:
         pair, used = _listed(joined, 2 * batch.num_bonds or len(joined))
         target = batch.target.index_select(0, pair).masked_fill(~used, rows)
         source = batch.source.index_select(0, pair).masked_fill(~used, rows)
-        past = batch.num_graphs * batch.max_nodes**2
+        places = layout.pair_slots
+        slot = places.index.index_select(0, pair).masked_fill(~used, places.size)
         numbers = torch.arange(rows + 1, device=pair.device)
         return cls(
             layout=layout,
             by_target=Segments(target, torch.searchsorted(target, numbers)),
             by_source=scattered_segments(source, rows),
             kind=_kinds_of(batch, pair, used, dtype),
-            slot=layout.pair_slot.index_select(0, pair).masked_fill(~used, past),
+            slots=Slots(slot, places.size),
             counted=CountedRows.of(used, dtype),
         )
 
@@ -98,12 +99,12 @@ class Bonds:
     def to_dense_adj(self, messages: Tensor) -> Tensor:
         """Messages as ``[B, channels, max_nodes, max_nodes]``, zeros where there is no bond."""
         size = self.layout.batch.max_nodes
-        shape = (self.layout.batch.num_graphs, size, size)
-        return scatter_dense(messages, self.slot, shape).movedim(-1, 1)
+        shape = (self.layout.batch.num_graphs, size, size, messages.shape[1])
+        return self.slots.scatter(messages).view(shape).movedim(-1, 1)
 
     def from_dense_adj(self, square: Tensor) -> Tensor:
         """Values of all pairs of nodes ``[P, channels]`` from such a tensor, zeros for padding."""
-        return gather_dense(square.movedim(1, -1), self.layout.pair_slot)
+        return self.layout.pair_slots.gather(square.movedim(1, -1).flatten(0, -2))
 
     def adjacency(self) -> Tensor:
         """Adjacency matrices ``[B, max_nodes, max_nodes]`` without weights."""

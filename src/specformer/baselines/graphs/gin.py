@@ -12,12 +12,12 @@ from specformer.baselines.graphs.graph_baseline import GraphBaseline
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import (
     Segments,
+    Slots,
     at_least_float32,
     scattered_segments,
     segment_gather,
     segment_sum,
 )
-from specformer.nn.conv.graph_conv import gather_dense, scatter_dense
 from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
@@ -145,7 +145,7 @@ class Neighbourhoods:
 
     Args:
         square: ``[B, max_nodes, max_nodes]`` one if j is in the neighbourhood of i, else zero.
-        slot: ``[M]`` the position of each message (j to i) among these, at (j, i).
+        slots: the place of each message (j to i) among these, at (j, i).
         counted: mask of the pairs (i, j) with j in the neighbourhood of i.
         by_target: these pairs by i and their distance, ``N * (hops + 1)`` segments.
         by_source: these pairs by j and their distance.
@@ -153,7 +153,7 @@ class Neighbourhoods:
     """
 
     square: Tensor
-    slot: Tensor
+    slots: Slots
     counted: CountedRows
     by_target: Segments
     by_source: Segments
@@ -165,7 +165,7 @@ class Neighbourhoods:
         layout, batch = bonds.layout, bonds.layout.batch
         near = ShortestPaths.of(bonds.adjacency(), hops).distance
         padded = nn.functional.pad(near.flatten(), (0, 1), value=hops + 1)
-        distance = padded.index_select(0, layout.pair_slot)
+        distance = padded.index_select(0, layout.pair_slots.index)
         joined = distance <= hops
         rows = len(batch.graph)
 
@@ -175,10 +175,11 @@ class Neighbourhoods:
 
         counted = CountedRows.of(joined, layout.dtype)
         side = batch.max_nodes
-        graph, place = bonds.slot // side**2, bonds.slot % side**2
+        slot = bonds.slots.index
+        graph, place = slot // side**2, slot % side**2
         return cls(
             square=(near <= hops).to(layout.dtype),
-            slot=graph * side**2 + place % side * side + place // side,
+            slots=Slots(graph * side**2 + place % side * side + place // side, bonds.slots.size),
             counted=counted,
             by_target=segments(batch.target),
             by_source=segments(batch.source),
@@ -228,10 +229,10 @@ class GINAKLayer(nn.Module):
         """
         layout = bonds.layout
         messages = at_least_float32((bonds.at_sources(nodes) + bonds.bond_vectors(kinds)).relu())
-        sent = scatter_dense(messages, around.slot, around.square.shape)  # [B, k, j, channels]
+        sent = around.slots.scatter(messages).view(*around.square.shape, -1)  # [B, k, j, channels]
         summed = (around.square @ sent.flatten(2)).view_as(sent)  # [B, i, j, channels]
         own = segment_gather((1.0 + self.update.epsilon) * nodes, layout.by_source)
-        summed = own + gather_dense(summed, layout.pair_slot)
+        summed = own + layout.pair_slots.gather(summed.flatten(0, -2))
         return at_least_float32(self.update(summed, around.counted))
 
 

@@ -2,7 +2,7 @@ r"""SAN: attention over bonds and over all other pairs, with a learned spectral 
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,10 @@ from specformer.baselines.graphs.graph_baseline import (
 )
 from specformer.errors import ConfigError
 from specformer.kernels.segments import (
+    Segments,
     at_least_float32,
     filtered_sum,
+    scattered_segments,
     segment_gather,
     segment_softmax,
 )
@@ -26,8 +28,6 @@ from specformer.nn.layers.batch_norm import BatchNorm
 from specformer.nn.layers.linear import Linear
 from specformer.spectrum.many.packed_graphs import PackedGraphs
 
-#: Finite stand-in for minus infinity, because minus infinity less itself is not a number.
-_NEVER = -1e4
 #: Heads of the Transformer over the spectrum.
 _SPECTRUM_HEADS = 4
 
@@ -93,6 +93,29 @@ class _EncodingLayer(nn.Module):
         return self.second_norm(tokens + self.mlp(tokens))
 
 
+@dataclass(frozen=True)
+class PairGroups:
+    """All pairs (i, j) of different nodes in two groups per target i: bonds, and all others.
+
+    Args:
+        by_group: pairs by target and group, ``2N`` segments: bonds first, then others.
+        portion: ``[P, 1]`` the weight of each pair's group.
+    """
+
+    by_group: Segments
+    portion: Tensor
+
+    @classmethod
+    def of(cls, layout: GraphPairs, gamma: float) -> PairGroups:
+        """The groups of a batch, with weights in the ratio of one to gamma."""
+        batch, none = layout.batch, 2 * len(layout.batch.graph)
+        other = batch.bond == 0
+        paired = batch.pair_mask & (batch.target != batch.source)
+        index = (2 * batch.target + other).masked_fill(~paired, none)
+        portion = (1.0 - (1.0 - gamma) * other.to(layout.dtype)) / (1.0 + gamma)
+        return cls(scattered_segments(index, none), portion.unsqueeze(1))
+
+
 class SANLayer(nn.Module):
     r"""Attention with separate weights for bonds and for all other pairs.
 
@@ -107,69 +130,45 @@ class SANLayer(nn.Module):
     Shapes: nodes ``[N, channels]``, kinds ``[kinds, channels]``, "no bond" first; output as nodes.
     """
 
-    def __init__(self, channels: int, num_heads: int, gamma: float, dropout: float) -> None:
+    def __init__(self, channels: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         check_split(channels, num_heads)
-        self.num_heads, self.gamma = num_heads, gamma
-        self.real = nn.ModuleList(Linear(channels, channels, bias=False) for _ in range(3))
-        self.fake = nn.ModuleList(Linear(channels, channels, bias=False) for _ in range(3))
-        self.value = Linear(channels, channels, bias=False)
+        self.num_heads = num_heads
+        # Q and K of bonds and of others and V are one product; so are both E.
+        self.project = Linear(channels, 5 * channels, bias=False)
+        self.bond = Linear(channels, 2 * channels, bias=False)
         self.out = Linear(channels, channels)
         self.mlp = two_layer_mlp(channels, 2 * channels)
         self.first_norm, self.second_norm = BatchNorm(channels), BatchNorm(channels)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-        rows = bonds.layout.nodes
-        shares = self.shares(nodes, kinds, bonds)
-        width = nodes.shape[1] // self.num_heads
-        gates = shares.unsqueeze(-1).expand(-1, -1, width).flatten(1)
-        layout = bonds.layout
-        value = at_least_float32(self.value(nodes))
-        summed = filtered_sum(value, at_least_float32(gates), layout.by_source, layout.by_target)
-        update = self.dropout(self.out(summed))
-        nodes = self.first_norm(nodes + update, rows)
-        return self.second_norm(nodes + self.dropout(self.mlp(nodes)), rows)
+    def forward(
+        self, nodes: Tensor, kinds: Tensor, layout: GraphPairs, groups: PairGroups
+    ) -> Tensor:
+        channels = nodes.shape[1]
+        projected = at_least_float32(self.project(nodes))
+        queries, keys, value = projected.split((2 * channels, 2 * channels, channels), dim=1)
+        shares = self.shares(queries, keys, self.bond(kinds), layout, groups)
+        gates = shares.unsqueeze(-1).expand(-1, -1, channels // self.num_heads).flatten(1)
+        summed = filtered_sum(value, gates, layout.by_source, layout.by_target)
+        nodes = self.first_norm(nodes + self.dropout(self.out(summed)), layout.nodes)
+        return self.second_norm(nodes + self.dropout(self.mlp(nodes)), layout.nodes)
 
-    def shares(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-        """The attention weights ``[P, heads]``."""
-        scores = self._scores(nodes, kinds, bonds)
-        layout, real = bonds.layout, _joined(bonds.layout)
-        fake = layout.pairs.share - real - layout.identity.unsqueeze(-1) * layout.pairs.share
-        masks = torch.stack([real, fake], dim=-1)  # [P, 1, 2]
-        both = scores.unsqueeze(-1).masked_fill(masks == 0, _NEVER)
-        found = segment_softmax(both.flatten(1), layout.by_target).view_as(both) * masks
-        return (found[..., 0] + self.gamma * found[..., 1]) / (1.0 + self.gamma)
+    def shares(
+        self, queries: Tensor, keys: Tensor, bonds: Tensor, layout: GraphPairs, groups: PairGroups
+    ) -> Tensor:
+        """The attention weights ``[P, heads]``, from maps for bonds and for others, side by side.
 
-    def _scores(self, nodes: Tensor, kinds: Tensor, bonds: Bonds) -> Tensor:
-        """Attention scores; keys are computed by source and kind of bond, not for every pair."""
-        layout = bonds.layout
-        query, key, bond = self.real
-        other_query, other_key, other_bond = self.fake
-        keys = torch.cat(
-            [
-                (other_key(nodes) * other_bond(kinds[:1])).unsqueeze(1),
-                key(nodes).unsqueeze(1) * bond(kinds[1:]),
-            ],
-            dim=1,
-        )
-        sent = at_least_float32(segment_gather(keys.flatten(0, 1), layout.by_message))
-        asked = at_least_float32(
-            torch.lerp(
-                segment_gather(other_query(nodes), layout.by_target),
-                segment_gather(query(nodes), layout.by_target),
-                _joined(bonds.layout).to(keys.dtype),
-            )
-        )
-        width = keys.shape[-1] // self.num_heads
-        products: Tensor = (sent * asked).unflatten(-1, (self.num_heads, width))
-        return products.sum(dim=-1) / math.sqrt(width)
-
-
-def _joined(layout: GraphPairs) -> Tensor:
-    """``[P, 1]`` one for a bond, zero for any other pair."""
-    joined = (layout.batch.bond > 0) & layout.batch.pair_mask
-    return joined.unsqueeze(-1).to(layout.dtype)
+        Keys are multiplied with the vectors of bonds for every node and kind, not for every pair.
+        """
+        channels = keys.shape[1] // 2
+        key, other_key = keys.chunk(2, dim=1)
+        bond, other_bond = (bonds * (channels / self.num_heads) ** -0.5).chunk(2, dim=1)
+        of_kinds = [(other_key * other_bond[:1]).unsqueeze(1), key.unsqueeze(1) * bond[1:]]
+        sent = segment_gather(torch.cat(of_kinds, dim=1).flatten(0, 1), layout.by_message)
+        asked = segment_gather(queries.reshape(-1, channels), groups.by_group)
+        scores = (sent * asked).unflatten(1, (self.num_heads, -1)).sum(dim=-1)
+        return segment_softmax(scores, groups.by_group) * groups.portion
 
 
 class SAN(GraphBaseline):
@@ -207,17 +206,19 @@ class SAN(GraphBaseline):
             raise ConfigError(
                 f"spectrum_channels={spectrum_channels} must be a multiple of {_SPECTRUM_HEADS}."
             )
+        self.gamma = gamma
         self.bonds = self.pair_embedding()
         self.spectrum = SpectrumEncoding(
             spectrum_channels, frequencies, spectrum_layers, _SPECTRUM_HEADS
         )
         self.layers = nn.ModuleList(
-            SANLayer(self.channels, num_heads, gamma, self.dropout.p) for _ in range(self.depth)
+            SANLayer(self.channels, num_heads, self.dropout.p) for _ in range(self.depth)
         )
 
     def encode(self, batch: PackedGraphs, bonds: Bonds) -> Tensor:
         nodes = torch.cat([self.atoms(batch), self.spectrum(batch)], dim=-1)
         kinds = self.bonds(batch.bond_table)
+        groups = PairGroups.of(bonds.layout, self.gamma)
         for layer in self.layers:
-            nodes = layer(nodes, kinds, bonds)
+            nodes = layer(nodes, kinds, bonds.layout, groups)
         return nodes

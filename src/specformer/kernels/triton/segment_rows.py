@@ -52,8 +52,10 @@ def segment_sums(rows: Tensor, offsets: Tensor, order: Tensor | None) -> Tensor:
 
 
 def by_rows(x: Tensor) -> tuple[Tensor, int]:
-    """A matrix with each row in one piece, and how far apart rows are: half of a matrix's columns
-    needs no copy."""
+    """A matrix with each row in one piece, and how far apart rows are.
+
+    Some columns of a matrix need no copy.
+    """
     x = x if x.stride(1) == 1 else x.contiguous()
     return x, x.stride(0)
 

@@ -15,6 +15,7 @@ from specformer.kernels.segments import (
     Logits,
     PairIndex,
     Segments,
+    Slots,
     at_least_float32,
     filtered_sum,
     gelu_lift,
@@ -61,7 +62,7 @@ class GraphPairs:
         All places of a graph without nodes have weight 1, because attention over nothing is NaN.
         """
         batch = self.batch
-        values = self.to_dense(batch.eigenvalues.to(self.dtype))
+        values = self.to_dense(batch.eigenvalues.to(self.dtype).unsqueeze(1)).squeeze(-1)
         counts = batch.sizes if batch.num_eigenpairs is None else batch.num_eigenpairs
         counts = counts.unsqueeze(-1)
         places = torch.arange(batch.max_nodes, device=counts.device)
@@ -78,34 +79,37 @@ class GraphPairs:
         return FlatSpectra(self.batch.eigenvalues, ranges)
 
     @lazy_property
-    def node_slot(self) -> Tensor:
-        """``[N]`` the position of each node among ``[B * max_nodes]``; past the end for padding."""
-        batch, size = self.batch, self.batch.max_nodes
-        slot = batch.graph * size + batch.position
+    def node_slots(self) -> Slots:
+        """The place of each node among ``[B * max_nodes]``."""
+        batch = self.batch
+        size = batch.num_graphs * batch.max_nodes
+        slot = batch.graph * batch.max_nodes + batch.position
         # Not torch.where, which would copy its number from the host.
-        return slot.masked_fill(~batch.node_mask, batch.num_graphs * size)
+        return Slots(slot.masked_fill(~batch.node_mask, size), size)
 
     @lazy_property
     def vectors(self) -> Tensor:
         """Eigenvectors ``[B, max_nodes, max_nodes]``, zeros for padding."""
         size = self.batch.max_nodes
-        values = self.batch.eigenvectors.to(self.dtype)
-        return scatter_dense(values, self.pair_slot, (self.batch.num_graphs, size, size))
+        values = self.batch.eigenvectors.to(self.dtype).unsqueeze(1)
+        return self.pair_slots.scatter(values).view(self.batch.num_graphs, size, size)
 
     def to_dense(self, rows: Tensor) -> Tensor:
-        """Rows of nodes ``[N, ...]`` as ``[B, max_nodes, ...]``, zeros for padding."""
-        return scatter_dense(rows, self.node_slot, (self.batch.num_graphs, self.batch.max_nodes))
+        """Rows of nodes ``[N, channels]`` as ``[B, max_nodes, channels]``, zeros for padding."""
+        shape = (self.batch.num_graphs, self.batch.max_nodes, rows.shape[1])
+        return self.node_slots.scatter(rows).view(shape)
 
     def from_dense(self, dense: Tensor) -> Tensor:
         """The inverse of :meth:`to_dense`, ``[B, max_nodes, channels]`` to ``[N, channels]``."""
-        return gather_dense(dense, self.node_slot)
+        return self.node_slots.gather(dense.flatten(0, -2))
 
     @lazy_property
-    def pair_slot(self) -> Tensor:
-        """``[P]`` the position of each pair in :attr:`vectors`; past the end for padding."""
-        batch, size = self.batch, self.batch.max_nodes
-        slot = self.node_slot[batch.target] * size + batch.position[batch.source]
-        return slot.masked_fill(~self.batch.pair_mask, batch.num_graphs * size * size)
+    def pair_slots(self) -> Slots:
+        """The place of each pair in :attr:`vectors`."""
+        batch, side = self.batch, self.batch.max_nodes
+        size = batch.num_graphs * side**2
+        slot = self.node_slots.index[batch.target] * side + batch.position[batch.source]
+        return Slots(slot.masked_fill(~self.batch.pair_mask, size), size)
 
     @lazy_property
     def identity(self) -> Tensor:
@@ -171,23 +175,6 @@ class GraphPairs:
         return PairIndex(self.batch.offsets, self.batch.first, self.batch.bond)
 
 
-def scatter_dense(values: Tensor, slot: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A dense tensor with each value at its slot and zeros elsewhere.
-
-    Values whose slot is one past the end are dropped.
-    """
-    flat = values.new_zeros(torch.Size(shape).numel() + 1, *values.shape[1:])
-    return flat.index_copy(0, slot, values)[:-1].view(*shape, *values.shape[1:])
-
-
-def gather_dense(dense: Tensor, slot: Tensor) -> Tensor:
-    """The inverse of :func:`scatter_dense`, ``[..., channels]`` to ``[slots, channels]``.
-
-    Slots past the end get zeros.
-    """
-    return nn.functional.pad(dense.flatten(0, -2), (0, 0, 0, 1)).index_select(0, slot)
-
-
 def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
     r"""Entries of I and of all :math:`S_m = U\,\mathrm{diag}(\lambda_m)\,U^\top` for every pair.
 
@@ -206,7 +193,7 @@ def basis_entries(response: Tensor, pairs: GraphPairs) -> Tensor:
         gains = response.to(pairs.vectors.dtype).mT.unsqueeze(-2)  # [B, heads, 1, k]
         vectors = pairs.vectors.unsqueeze(-3)
         built = (vectors * gains) @ vectors.mT  # [B, heads, i, j]
-        rows = gather_dense(built.movedim(1, -1), pairs.pair_slot)
+        rows = pairs.pair_slots.gather(built.movedim(1, -1).flatten(0, -2))
         return torch.cat([pairs.identity.unsqueeze(-1), rows], dim=-1)
 
 
