@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from specformer.kernels.norms import CountedRows
 from specformer.kernels.segments import (
@@ -24,6 +24,9 @@ from specformer.kernels.tracing import lazy_property
 from specformer.nn.conv.graph_conv import GraphPairs
 from specformer.nn.conv.pair_states import RingPlaces
 from specformer.spectrum.many.packed_graphs import PackedGraphs
+
+#: Rows of an attention's bias must start at multiples of this number.
+_ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,10 @@ class Bonds:
         """``[N, 1]`` true for nodes without bonds."""
         return self.degree == 0
 
-    @property
+    @lazy_property
     def attention_bias(self) -> Tensor:
         """``[B, 1, 1, max_nodes]`` bias of attention: 0 for nodes, minus infinity for padding."""
-        return self.layout.tokens.weights.log()[:, None, None]
+        return aligned_rows(self.layout.tokens.weights.log())[:, None, None]
 
     def at_sources(self, nodes: Tensor) -> Tensor:
         """The vector of each message's source node, ``[N, channels]`` to ``[M, channels]``."""
@@ -109,6 +112,12 @@ class Bonds:
     def adjacency(self) -> Tensor:
         """Adjacency matrices ``[B, max_nodes, max_nodes]`` without weights."""
         return self.to_dense_adj(self.counted.share).squeeze(1)
+
+
+def aligned_rows(bias: Tensor) -> Tensor:
+    """The same bias, laid so that fast attention can read it; it would copy it in every layer."""
+    columns = bias.shape[-1]
+    return nn.functional.pad(bias, (0, -columns % _ALIGNMENT))[..., :columns]
 
 
 def _listed(chosen: Tensor, room: int) -> tuple[Tensor, Tensor]:

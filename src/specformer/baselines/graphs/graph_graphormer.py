@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import Bonds, ShortestPaths
+from specformer.baselines.graphs.bonds import Bonds, ShortestPaths, aligned_rows
 from specformer.baselines.graphs.graph_baseline import GraphBaseline, PairAttention
 from specformer.kernels.segments import at_least_float32
 from specformer.nn.layers.linear import Linear, feed_forward
@@ -118,7 +118,7 @@ class GraphGraphormer(GraphBaseline):
         # The graph token's bias fills the first row and the first column.
         framed = nn.functional.pad(between, (1, 0, 1, 0))
         frame = nn.functional.pad(torch.zeros_like(between[:1, :1]), (1, 0, 1, 0), value=1.0)
-        return (
+        return aligned_rows(
             framed
             + frame * self.graph_bias[:, None, None]
             + nn.functional.pad(bonds.attention_bias, (1, 0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from specformer.baselines.graphs.bonds import Bonds
+from specformer.baselines.graphs.bonds import Bonds, aligned_rows
 from specformer.baselines.graphs.graph_baseline import (
     GraphBaseline,
     PairAttention,
@@ -54,7 +54,8 @@ class SpectrumEncoding(nn.Module):
         pairs, known = self.tokens(batch)
         tokens = self.lift(pairs)
         # Padding rows have no pairs; they attend to all, because attention over nothing is NaN.
-        bias = (known | ~known.any(dim=-1, keepdim=True)).to(tokens.dtype).log()[:, None, None]
+        attended = known | ~known.any(dim=-1, keepdim=True)
+        bias = aligned_rows(attended.to(tokens.dtype).log())[:, None, None]
         for layer in self.layers:
             tokens = layer(tokens, bias)
         return (tokens * known.unsqueeze(-1)).sum(dim=1)
