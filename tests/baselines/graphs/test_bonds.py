@@ -84,7 +84,7 @@ def test_there_and_back() -> None:
     assert not back[ROWS:].any()
     number, joined = int(BONDS.counted.number), PADDED.bond > 0
     messages = random(len(BONDS.slots.index), 3)
-    again = BONDS.from_dense_adj(BONDS.to_dense_adj(messages))
+    again = BONDS.layout.pair_slots.gather(BONDS.slots.scatter(messages))
     assert torch.equal(again[joined], messages[:number])
     assert not again[~joined].any()
 

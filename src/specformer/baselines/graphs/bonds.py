@@ -105,10 +105,6 @@ class Bonds:
         shape = (self.layout.batch.num_graphs, size, size, messages.shape[1])
         return self.slots.scatter(messages).view(shape).movedim(-1, 1)
 
-    def from_dense_adj(self, square: Tensor) -> Tensor:
-        """Values of all pairs of nodes ``[P, channels]`` from such a tensor, zeros for padding."""
-        return self.layout.pair_slots.gather(square.movedim(1, -1).flatten(0, -2))
-
     def adjacency(self) -> Tensor:
         """Adjacency matrices ``[B, max_nodes, max_nodes]`` without weights."""
         return self.to_dense_adj(self.counted.share).squeeze(1)
