@@ -8,6 +8,7 @@ from tests.drawn import random
 
 from specformer.kernels.segments import (
     Segments,
+    Slots,
     at_least_float32,
     contiguous_segments,
     scattered_segments,
@@ -78,25 +79,28 @@ def test_spread_gives_each_row_its_segments_value() -> None:
         torch.testing.assert_close(spread[p], expected)
 
 
-def test_largest_of_each_segment() -> None:
-    rows = random(ROWS, 2)
-    rows[8:] = 100.0
-    largest = contiguous().max(rows)
+@pytest.mark.parametrize("make", [contiguous, scattered])
+def test_largest_of_each_segment(make) -> None:
+    rows, segments = random(ROWS, 2), make()
+    rows[segments.index == 4] = 100.0
+    largest = segments.max(rows)
     assert not largest[1].any()
-    torch.testing.assert_close(largest[3], rows[4:8].max(dim=0).values)
+    torch.testing.assert_close(largest[3], rows[segments.index == 3].max(dim=0).values)
 
 
-def test_softmax_is_that_of_each_segment() -> None:
-    rows, segments = random(ROWS, 2), contiguous()
+@pytest.mark.parametrize("make", [contiguous, scattered])
+def test_softmax_is_that_of_each_segment(make) -> None:
+    rows, segments = random(ROWS, 2), make()
     shares = segment_softmax(rows, segments)
     for group in members(segments):
         torch.testing.assert_close(shares[group], rows[group].softmax(dim=0))
-    assert not shares[8:].any()
+    assert not shares[segments.index == 4].any()
 
 
-def test_gradient_of_softmax() -> None:
-    rows = random(ROWS, 2).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: segment_softmax(x, contiguous()), rows)
+@pytest.mark.parametrize("make", [contiguous, scattered])
+def test_gradient_of_softmax(make) -> None:
+    rows, segments = random(ROWS, 2).requires_grad_(), make()
+    assert torch.autograd.gradcheck(lambda x: segment_softmax(x, segments), rows)
 
 
 @pytest.mark.parametrize("large", [1e4, -1e4])
@@ -118,3 +122,23 @@ def test_bfloat16_is_added_in_float32() -> None:
     assert ones.grad.dtype == torch.bfloat16
     assert at_least_float32(ones).dtype == torch.float32
     assert at_least_float32(random(1)).dtype == torch.float64
+
+
+def test_rows_go_to_their_slots_and_come_back() -> None:
+    slots, rows = Slots(torch.tensor([4, 0, 6, 1, 6]), size=6), random(5, 2)
+    dense = slots.scatter(rows)
+    expected = torch.zeros(6, 2, dtype=rows.dtype)
+    for row, place in ((0, 4), (1, 0), (3, 1)):
+        expected[place] = rows[row]
+    assert torch.equal(dense, expected)
+    placed = torch.tensor([True, True, False, True, False])
+    assert torch.equal(slots.gather(dense), rows * placed.unsqueeze(1))
+
+
+@pytest.mark.parametrize("name", ["scatter", "gather"])
+def test_gradients_of_slots(name: str) -> None:
+    slots = Slots(torch.tensor([4, 0, 6, 1, 6]), size=6)
+    rows = random(5 if name == "scatter" else 6, 2).requires_grad_()
+    move = getattr(slots, name)
+    assert torch.autograd.gradcheck(move, rows)
+    assert torch.autograd.gradgradcheck(lambda x: move(x).square(), rows)

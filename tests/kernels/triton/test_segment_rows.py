@@ -39,6 +39,32 @@ def test_gathered(columns: int, device: torch.device) -> None:
     assert torch.equal(found.cpu(), expected)
 
 
+def test_some_columns_of_a_matrix(device: torch.device) -> None:
+    """They are read where they lie."""
+    matrix, segments = random(36, 12, seed=1).float().to(device), of_both_kinds()["mixed"]
+    index, offsets, order = (
+        each.to(device) for each in (segments.index, segments.offsets, segments.order)
+    )
+    part = matrix[:, 3:8]
+    assert torch.equal(
+        segment_sums(part, offsets, order), segment_sums(part.contiguous(), offsets, order)
+    )
+    assert torch.equal(
+        gathered(part[:4], index, 7.0), gathered(matrix[:4, 3:8].clone(), index, 7.0)
+    )
+
+
+@pytest.mark.parametrize("name", ["scatter", "gather"])
+def test_slots(name: str, device: torch.device) -> None:
+    index = torch.tensor([4, 0, 6, 1, 6])
+    one_hot = torch.nn.functional.one_hot(index, 7)[:, :-1].double()
+    matrix = one_hot.mT if name == "scatter" else one_hot
+    move = getattr(plain.Slots(index.to(device), size=6), name)
+    assert_same(
+        move, lambda x: matrix.to(x.dtype) @ x, [random(matrix.shape[1], 6, seed=2)], device
+    )
+
+
 def test_nothing_to_do(device: torch.device) -> None:
     none = torch.zeros(0, 3, device=device)
     offsets = torch.zeros(3, dtype=torch.long, device=device)
