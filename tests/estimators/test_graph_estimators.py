@@ -48,6 +48,18 @@ def test_classes_of_graphs(tmp_path):
         assert other.predict(graphs).tolist() == own.predict(graphs).tolist()
 
 
+def test_minus_one_is_a_class_and_nan_among_words_is_none():
+    graphs, names = rings_and_paths()
+    numbers = np.arange(40) % 3 - 1
+    own = sf.GraphClassifier(**{**QUICK, "epochs": 2}).fit(graphs, numbers)
+    assert own.classes_.tolist() == [-1, 0, 1]
+    assert own.score(graphs, numbers) == accuracy_score(numbers, own.predict(graphs))
+    own = sf.GraphClassifier(**{**QUICK, "epochs": 2}).fit(graphs, [float("nan"), *names[1:]])
+    assert own.classes_.tolist() == ["path", "ring"]
+    with pytest.raises(GraphError, match="pass y here, too"):
+        own.score(graphs)
+
+
 def test_search_over_ranges_of_numpy():
     graphs, names = rings_and_paths(12)
     ranges = {"epochs": np.arange(1, 3), "learning_rate": np.logspace(-3, -2, 2)}
@@ -197,3 +209,8 @@ def test_what_cannot_be_is_said():
             )
     with pytest.raises(GraphError, match="no column of SMILES"):
         sf.GraphRegressor().fit(pd.DataFrame({"a": [1], "b": [2]}), [1.0])
+    both = pd.DataFrame({"reactant_smiles": ["CC"], "product_smiles": ["CO"]})
+    with pytest.raises(GraphError, match="several columns of SMILES, 'reactant_smiles', 'product"):
+        sf.GraphRegressor().fit(both, [1.0])
+    with pytest.raises(GraphError, match="row 0: 'None' is not text"):
+        sf.GraphRegressor().fit([None, "CC", "CO"], [1.0, 2.0, 3.0])

@@ -272,11 +272,47 @@ def test_numbers():
     left = split.test
     assert own.score(GRAPH, y) == pytest.approx(r2_score(y[left], own.predict(GRAPH)[left]))
     assert own.score(GRAPH, y) > 0.3
+    assert own.score(GRAPH) == own.score(GRAPH, y)
     steps = replace(GRAPH, class_names=("-20", "7.5"))
     told = np.array([-20.0, 7.5])[GRAPH.y]
+    own = sf.NodeRegressor("mlp", epochs=20, device="cpu").fit(steps)
+    left = own._graph.test_mask[:, 0]
     assert own.score(steps) == pytest.approx(r2_score(told[left], own.predict(GRAPH)[left]))
     both = sf.NodeRegressor(**OURS).fit(GRAPH, np.stack([y, -y], axis=1))
     assert both.predict(GRAPH).shape == (NODES, 2)
+
+
+def test_score_compares_with_the_labels_that_fit_got():
+    words = np.where(GRAPH.y == 1, "cat", "dog")
+    own = sf.NodeClassifier(**QUICK).fit(GRAPH, words)
+    assert own.score(GRAPH) == own.score(GRAPH, words)
+    other = csbm(0.7, num_nodes=NODES + 2, num_features=6, signal=12.0)
+    with pytest.raises(GraphError, match="pass y here, too"):
+        own.score(other)
+
+
+def test_nan_in_a_list_of_words_is_no_label():
+    words = [float("nan") if i % 7 == 0 else "cat" if y else "dog" for i, y in enumerate(GRAPH.y)]
+    own = sf.NodeClassifier("gcn", epochs=2, device="cpu").fit(GRAPH, words)
+    assert own.classes_.tolist() == ["cat", "dog"]
+    numbers = [pd.NA if i % 7 == 0 else float(y) for i, y in enumerate(GRAPH.y)]
+    own = sf.NodeRegressor("gcn", epochs=2, device="cpu").fit(GRAPH, numbers)
+    assert np.isfinite(own.predict(GRAPH)).all()
+
+
+@pytest.mark.parametrize("way", ["gcn", "specformer"])
+def test_fit_needs_neither_float32_nor_gradients_by_default(way):
+    settings = {} if way == "gcn" else {"form": "paper"}
+    expected = sf.NodeClassifier(way, epochs=2, device="cpu", settings=settings).fit(GRAPH)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():
+            own = sf.NodeClassifier(way, epochs=2, device="cpu", settings=settings).fit(GRAPH)
+            assert np.array_equal(own.predict_proba(GRAPH), expected.predict_proba(GRAPH))
+            assert torch.is_inference_mode_enabled()
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_saved_loaded_copied_and_reported(tmp_path):

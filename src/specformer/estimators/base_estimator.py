@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -31,10 +32,25 @@ from specformer.training.runs.folder import CONFIG, DATA, RunFolder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: A decorator of ``fit``: jobs seed PyTorch, but the numbers that a user draws stay the same.
-keeps_random_state = torch.random.fork_rng([])
 #: The name of an estimator's data.
 SOURCE = "data"
+#: Refuses to compare with labels of the data, which may be others than those it has learned.
+PASS_Y = "fit got its labels as y; pass y here, too"
+
+
+@contextmanager
+def own_state() -> Iterator[None]:
+    """A context, or decorator, for work in float32 with gradients, which may seed PyTorch.
+
+    The user's random numbers, default type and gradient mode stay as they are.
+    """
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.random.fork_rng([]), torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 class Estimator(BaseEstimator, ABC):
@@ -59,6 +75,8 @@ class Estimator(BaseEstimator, ABC):
     task: ClassVar[str]
     #: What is learned about, for error messages.
     things: ClassVar[str] = "nodes"
+    #: Whether -1 among whole numbers is a missing label, as in graphs of PyG's data sets.
+    skips_minus_one: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -208,12 +226,12 @@ class Estimator(BaseEstimator, ABC):
 
     def _true(self, y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Given labels or numbers to compare with, ``[n]`` or ``[n, targets]``, and which count."""
-        values = np.asarray(as_host(y))
+        values = as_entries(y)
         if len(values) != count:
             raise GraphError(f"y must have {count} rows, not {len(values)}")
         values = values.reshape(-1) if is_column(values) else values
         if self.task == "classification" and values.ndim == 1:
-            return values, is_label(values)
+            return values, is_label(values, self.skips_minus_one)
         return values, ~np.isnan(as_columns(values, count)).any(axis=1)
 
     def _split_train(
@@ -309,18 +327,19 @@ def zeros_and_ones(count: int) -> list[np.ndarray]:
     return [np.array([0, 1])] * count
 
 
-def as_class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
+def as_class_numbers(y: Any, skips_minus_one: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Class numbers ``[n]``, -1 for a missing label, and the labels of classes 0, 1, ….
 
-    None, NaN and, among whole numbers, -1 are missing labels. ``y`` may be a column ``[n, 1]``.
+    None, NaN and, with ``skips_minus_one`` among whole numbers, -1 are missing labels. ``y`` may be
+    a column ``[n, 1]``.
 
     Example:
         >>> numbers, classes = as_class_numbers(["cat", "dog", None, "cat"])
         >>> numbers.tolist(), classes.tolist()
         ([0, 1, -1, 0], ['cat', 'dog'])
     """
-    labels = np.asarray(as_host(y)).reshape(-1)
-    known = is_label(labels)
+    labels = as_entries(y).reshape(-1)
+    known = is_label(labels, skips_minus_one)
     if not known.any():
         raise GraphError("y has no labels; label some")
     classes, numbers = np.unique(np.array(labels[known].tolist()), return_inverse=True)
@@ -335,15 +354,26 @@ def as_class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return found, classes
 
 
+def as_entries(y: Any) -> np.ndarray:
+    """Given labels or numbers as an array; a list of words and NaN keeps its NaN."""
+    given = as_host(y)
+    entries = np.asarray(given)
+    if entries.dtype.kind == "U" and not hasattr(given, "dtype"):
+        return np.asarray(given, dtype=object)
+    return entries
+
+
 #: None, NaN and pandas' missing values, as texts: pandas.NA cannot be compared.
 _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
-def is_label(labels: np.ndarray) -> np.ndarray:
-    """Which entries ``[n]`` are labels: not None, NaN, NA or, among whole numbers, -1."""
+def is_label(labels: np.ndarray, skips_minus_one: bool = True) -> np.ndarray:
+    """Which entries ``[n]`` are labels: not None, NaN, NA or, unless it is a class, the number -1."""
     if labels.dtype.kind == "O":
         return np.array([isinstance(x, str) or str(x) not in _MISSING for x in labels.tolist()])
-    known: np.ndarray = labels != -1 if labels.dtype.kind == "i" else labels == labels  # not NaN
+    if labels.dtype.kind == "i":
+        return labels != -1 if skips_minus_one else np.ones(len(labels), dtype=bool)
+    known: np.ndarray = labels == labels  # not NaN
     return known
 
 
@@ -377,8 +407,12 @@ def as_labels(names: Any, kind: str | None = None) -> np.ndarray:
 
 def as_columns(y: Any, count: int) -> np.ndarray:
     """Numbers or labels ``[count, targets]`` in float64."""
+    entries = as_entries(y)
+    if entries.dtype.kind == "O":
+        known = is_label(entries.reshape(-1)).reshape(entries.shape)
+        entries = np.where(known, entries, np.nan)
     try:
-        values = np.asarray(as_host(y), dtype=np.float64)
+        values = entries.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise GraphError(f"y must hold numbers: {error}") from None
     if values.ndim not in (1, 2) or len(values) != count:

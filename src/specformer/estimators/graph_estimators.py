@@ -12,16 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from specformer.errors import ConfigError, GraphError
 from specformer.estimators.base_estimator import (
+    PASS_Y,
     Classifier,
     Estimator,
     Regressor,
     as_class_numbers,
     as_columns,
     is_column,
-    keeps_random_state,
+    own_state,
     zeros_and_ones,
 )
 from specformer.graphs import GraphSet
+from specformer.graphs.columns import quoted
 from specformer.graphs.formats.graph_set_pyg import graph_set_from_pyg
 from specformer.graphs.formats.molecule_table import smiles_column
 from specformer.graphs.formats.npz_file import write_graph_set
@@ -41,8 +43,9 @@ class GraphEstimator(Estimator):
 
     kind: ClassVar[Kind] = "molecules"
     things: ClassVar[str] = "graphs"
+    skips_minus_one: ClassVar[bool] = False
 
-    @keeps_random_state
+    @own_state()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from graphs, a share of which, ``validation_fraction``, picks the best epoch.
 
@@ -52,6 +55,7 @@ class GraphEstimator(Estimator):
             y: the targets ``[graphs]`` or ``[graphs, targets]``, NaN if unknown; None for those of
                 ``X``.
         """
+        self._own_labels = y is None
         graphs = self._targeted(graph_set_of(X), y)
         if graphs.y is None:
             raise GraphError("the graphs have no targets; pass y")
@@ -72,6 +76,8 @@ class GraphEstimator(Estimator):
     def _tested(self, X: Any, y: Any, weight: Any) -> tuple[GraphSet, Any, Any]:
         """Graphs, targets and weights to score; by default the targets that the graphs have."""
         graphs = graph_set_of(X)
+        if y is None and not getattr(self, "_own_labels", True):
+            raise GraphError(PASS_Y)
         if y is None and graphs.y is None:
             raise GraphError("the graphs have no targets; pass y")
         true, known = self._true(self._own_targets(graphs) if y is None else y, len(graphs))
@@ -151,7 +157,8 @@ class GraphClassifier(Classifier, GraphEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The accuracy; with several labels, the share of graphs with all of them right.
 
-        Without ``y``, the labels are those of ``X``, and graphs that lack one do not count.
+        Without ``y``, the labels are those of ``X``, as in ``fit``, and graphs that lack one do not
+        count.
         """
         return float(super().score(*self._tested(X, y, sample_weight)))
 
@@ -162,7 +169,7 @@ class GraphClassifier(Classifier, GraphEstimator):
             graphs = super()._targeted(graphs, y)
             self.classes_ = zeros_and_ones(graphs.num_tasks)
             return graphs
-        numbers, self.classes_ = as_class_numbers(y)
+        numbers, self.classes_ = as_class_numbers(y, self.skips_minus_one)
         if len(numbers) != len(graphs):
             raise GraphError(f"y has {len(numbers)} labels for {len(graphs)} graphs; give one each")
         targets = np.where(numbers < 0, np.nan, numbers).reshape(-1, 1)
@@ -200,16 +207,17 @@ def graph_set_of(graphs: Any) -> GraphSet:
         return graphs
     if hasattr(graphs, "columns"):  # a DataFrame
         named = smiles_column([str(column) for column in graphs.columns])
-        if len(graphs.columns) > 1 and not named:
-            raise GraphError("the table has no column of SMILES; pass that column alone")
+        if len(graphs.columns) > 1 and len(named) != 1:
+            told = f"several columns of SMILES, {quoted(named)}" if named else "no column of SMILES"
+            raise GraphError(f"the table has {told}; pass that column alone")
         graphs = graphs[named[0] if named else graphs.columns[0]]
     if isinstance(graphs, np.ndarray) and graphs.ndim == 2 and graphs.shape[1] == 1:
         graphs = graphs[:, 0]  # a table of one column, as scikit-learn hands them on
     if isinstance(graphs, str):
         raise GraphError(f"{graphs!r} is one text; pass a list of SMILES")
     listed = list(graphs) if not hasattr(type(graphs), "edge_index") else graphs
-    if isinstance(listed, list) and listed and isinstance(listed[0], str | np.str_):
-        found = read_smiles([str(text) for text in listed])
+    if isinstance(listed, list) and any(isinstance(each, str) for each in listed):
+        found = read_smiles(listed)
         if found.problems:
             raise GraphError(f"X: {found.problems[0]}")
         return found.graphs

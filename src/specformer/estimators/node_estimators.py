@@ -20,6 +20,7 @@ from specformer.datasets import Split
 from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import GraphError
 from specformer.estimators.base_estimator import (
+    PASS_Y,
     SOURCE,
     Classifier,
     Estimator,
@@ -28,7 +29,7 @@ from specformer.estimators.base_estimator import (
     as_columns,
     as_labels,
     is_column,
-    keeps_random_state,
+    own_state,
     zeros_and_ones,
 )
 from specformer.graphs import Columns, Graph, as_graph, read_graph, write_npz
@@ -93,7 +94,7 @@ class NodeEstimator(SingleGraphEstimator):
 
     kind: ClassVar[Kind] = "nodes"
 
-    @keeps_random_state
+    @own_state()
     def fit(self, data: Any, y: Any = None, mask: Any = None) -> Self:
         """Learn from the labelled nodes of a graph.
 
@@ -108,6 +109,7 @@ class NodeEstimator(SingleGraphEstimator):
                 ``validation_fraction``, picks the best epoch. None for the masks of ``data`` or,
                 without masks, a 60/20/20 split of labelled nodes, as in ``specformer train``.
         """
+        self._own_labels = y is None
         graph = self._labelled(node_graph_of(data), y)
         graph = with_targets(graph, "regression" if self.task == "regression" else "classification")
         graph = with_any_features(graph)
@@ -132,10 +134,8 @@ class NodeEstimator(SingleGraphEstimator):
         """True and predicted labels of the nodes that count."""
         check_is_fitted(self)
         graph = node_graph_of(data)
-        if y is None and graph.y is None:
-            raise GraphError("the graph has no labels to compare with; pass y")
-        if y is None and self.task == "regression":
-            graph = with_targets(graph, "regression")
+        if y is None:
+            graph = self._compared(graph)
         values, known = self._true(graph.y if y is None else y, graph.num_nodes)
         held = self._held_out(graph, known, mask)
         counted = held.any(axis=1)
@@ -147,6 +147,23 @@ class NodeEstimator(SingleGraphEstimator):
         if y is None and true.ndim == 1 and graph.class_names:
             true = as_labels(graph.class_names)[true]
         return true.reshape(predicted.shape), predicted
+
+    def _compared(self, graph: Graph) -> Graph:
+        """The graph with labels to compare with: its own or, if those were passed, the fitted."""
+        if not getattr(self, "_own_labels", True):
+            if not self._is_fitted_on(graph):
+                raise GraphError(PASS_Y)
+            return replace(graph, y=self._graph.y, class_names=self._graph.class_names)
+        if graph.y is None:
+            raise GraphError("the graph has no labels to compare with; pass y")
+        return with_targets(graph, "regression") if self.task == "regression" else graph
+
+    def _is_fitted_on(self, graph: Graph) -> bool:
+        """Whether this is the graph it was fitted on, whatever the labels and features."""
+        fitted = getattr(self, "_graph", None)
+        if fitted is None or fitted.num_nodes != graph.num_nodes:
+            return False
+        return (fitted.adjacency != graph.adjacency).nnz == 0
 
     @abstractmethod
     def _predicted(self, outputs: np.ndarray) -> np.ndarray:
@@ -172,9 +189,7 @@ class NodeEstimator(SingleGraphEstimator):
             told = "nodes that it learned from may count, as this run does not say which they are"
             logger.warning("score: %s; pass mask, the nodes to score", told)
         every = np.repeat(known[:, None], len(self.models_), axis=1)
-        if mask is not None or fitted is None or fitted.num_nodes != graph.num_nodes:
-            return every
-        if (fitted.adjacency != graph.adjacency).nnz:
+        if mask is not None or fitted is None or not self._is_fitted_on(graph):
             return every
         held = every & fitted.test_mask
         return held if held.any() else every
@@ -215,7 +230,8 @@ class NodeClassifier(Classifier, NodeEstimator):
 
         Args:
             data: as in :meth:`fit`.
-            y: the true labels; None for those of ``data``.
+            y: the true labels; None for those that ``fit`` got, if this is its graph, else those of
+                ``data``.
             mask: the nodes that count, predicted by all models. By default those of the
                 ``test_mask`` of ``data``, or else all. Of the graph it was fitted on, they are only
                 test nodes, each predicted by the models that have not learned from it.
@@ -336,7 +352,7 @@ class LinkPredictor(SingleGraphEstimator):
     task = "links"
     predictor = LinkScores
 
-    @keeps_random_state
+    @own_state()
     def fit(self, data: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn from the edges of a graph, as in :meth:`NodeClassifier.fit`; ``y`` is not used."""
         graph, job = with_any_features(node_graph_of(data)), self._resolve()
