@@ -355,6 +355,11 @@ def test_what_is_wrong_with_a_batch_is_said() -> None:
     reordered = batch.get_example(1).subgraph(torch.tensor([4, 2, 0, 1, 3, 5]))
     with pytest.raises(SpectrumError, match="eigenvalues do not ascend"):
         model(Batch.from_data_list([batch.get_example(0), reordered]))
+    mixed = batch.get_example(1)
+    mixed.eigenvectors = mixed.eigenvectors.flip(0)
+    mixed.eigenvectors[0] += 0.1
+    with pytest.raises(SpectrumError, match="no longer orthonormal"):
+        model(Batch.from_data_list([batch.get_example(0), mixed]))
     with pytest.raises(ConfigError, match="batch is a list; call the model with a PyG Batch"):
         model(GRAPHS)
     with pytest.raises(ConfigError, match=r"the edges have 0 numbers each.*edge_dim=2"):

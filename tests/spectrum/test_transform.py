@@ -8,14 +8,15 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
-from torch_geometric.transforms import Compose, ToUndirected
+from torch_geometric.transforms import Compose, ToSparseTensor, ToUndirected
 
-from specformer import AddSpectrum, Spectrum
+from specformer import AddSpectrum, Spectrum, decompose
 from specformer.errors import SpectrumError
 
 PATH = torch.tensor([[0, 1], [1, 2]])
@@ -83,6 +84,37 @@ def test_copies_have_it_and_subgraphs_say_that_it_is_not_theirs() -> None:
         data.subgraph(torch.tensor([0, 1])).spectrum  # noqa: B018
     with pytest.raises(SpectrumError, match="AddSpectrum after what reorders the nodes"):
         data.subgraph(torch.tensor([1, 2, 0])).spectrum  # noqa: B018
+
+
+@pytest.mark.parametrize("change", [ToUndirected(), ToSparseTensor()])
+def test_eigenvectors_that_pyg_took_for_features_of_edges_are_refused(change: Any) -> None:
+    """A triangle with a tail has eight entries of edges, and of two eigenvectors."""
+    ends = torch.tensor([[3, 1, 2, 0], [2, 0, 1, 2]])
+    ends = torch.cat([ends, ends.flip(0)], dim=1)
+    data = AddSpectrum(k=2)(Data(edge_index=ends, num_nodes=4))
+    assert data.clone().spectrum.num_eigenpairs == 2
+    changed = change(data.clone())
+    with pytest.raises(SpectrumError, match="AddSpectrum after other transforms"):
+        changed.spectrum  # noqa: B018
+    single = AddSpectrum(k=1)(Data(edge_index=PATH, num_nodes=3)).subgraph(torch.tensor([0, 1]))
+    with pytest.raises(SpectrumError, match="AddSpectrum after other transforms"):
+        single.spectrum  # noqa: B018
+
+
+def test_a_change_in_place_is_seen() -> None:
+    data = AddSpectrum()(Data(edge_index=PATH, num_nodes=3))
+    data.eigenvalues.mul_(0.5)
+    assert torch.equal(data.spectrum.distinct.values, data.eigenvalues)
+
+
+def test_directions_are_those_of_the_edge_index_in_adj_t_too() -> None:
+    ring = Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), num_nodes=4)
+    x = torch.eye(4)[:, :2]
+    expected, found = (
+        spectrum.filter(x, spectrum.eigenvalues)
+        for spectrum in (decompose(each, charge=0.1) for each in (ring, ToSparseTensor()(ring)))
+    )
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_tensor_of_that_name_is_left_alone() -> None:

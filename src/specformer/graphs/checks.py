@@ -318,4 +318,7 @@ def as_scipy(value: Any) -> Any:
         return value
     entries = value.detach().cpu().to_sparse_coo().coalesce()
     places = tuple(entries.indices().numpy())
-    return coo_array((as_host(entries.values()).numpy(), places), shape=tuple(value.shape))
+    values = as_host(entries.values()).numpy()
+    if values.dtype == np.float16:  # SciPy has none
+        values = values.astype(np.float32)
+    return coo_array((values, places), shape=tuple(value.shape))

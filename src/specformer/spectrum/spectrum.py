@@ -201,8 +201,14 @@ class Spectrum(Filtering, Shown):
             moved = aligned(vectors, kept, device)
         values = self.eigenvalues.to(device, work, non_blocking=non_blocking)
         other = replace(self, eigenvalues=values, eigenvectors=moved, rows=None)
-        if work.itemsize < 4:  # the encoding multiplies eigenvalues by 100: filters get all bits
-            groups = Distinct(*(part.to(device) for part in self.distinct))
+        return self._regrouped(other)
+
+    def _regrouped(self, other: Spectrum) -> Spectrum:
+        """The other spectrum with the groups of this one, if its own eigenvalues are rounded."""
+        if (
+            other.dtype.itemsize < 4
+        ):  # the encoding multiplies eigenvalues by 100: it needs all bits
+            groups = Distinct(*(part.to(other.device) for part in self.distinct))
             object.__setattr__(other, "distinct", groups)
         return other
 
@@ -233,12 +239,13 @@ class Spectrum(Filtering, Shown):
                     [-1.]])
         """
         vectors = self.eigenvectors if storage is None else self.eigenvectors.to(_stored(storage))
-        return replace(
+        other = replace(
             self,
             eigenvalues=self.eigenvalues.to(device),
             eigenvectors=vectors,
             rows=rows_at_once(vectors) if rows is None else rows,
         )
+        return self._regrouped(other)
 
     def cpu(self) -> Spectrum:
         """The same spectrum in the host's memory."""

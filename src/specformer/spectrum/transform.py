@@ -11,6 +11,7 @@ import inspect
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
@@ -18,10 +19,30 @@ from torch_geometric.transforms import BaseTransform
 from specformer.errors import SpectrumError
 from specformer.spectrum.decompose import decompose
 from specformer.spectrum.magnetic import MagneticSpectrum
-from specformer.spectrum.many.packed_graphs import check_ascending
+from specformer.spectrum.many.packed_graphs import check_ascending, check_orthonormal, probe
 from specformer.spectrum.spectrum import Spectrum
 
-#: The last spectrum of each graph and its tensors, so that eigenvalues are grouped only once.
+
+class _Known:
+    """A spectrum and the tensors it was made of."""
+
+    def __init__(self, spectrum: Spectrum, *tensors: Tensor) -> None:
+        self.spectrum, self._made_of = spectrum, [(each, _changes(each)) for each in tensors]
+
+    def is_of(self, *tensors: Tensor) -> bool:
+        """Whether it was made of these, and none has changed in place since."""
+        return all(
+            known is each and changes == _changes(each)
+            for (known, changes), each in zip(self._made_of, tensors, strict=True)
+        )
+
+
+def _changes(tensor: Tensor) -> int:
+    """How often a tensor was changed in place; inference tensors do not count it."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+#: The last spectrum of each graph, so that eigenvalues are grouped only once.
 _LAST: Any = WeakIdKeyDictionary()
 
 
@@ -47,14 +68,17 @@ def spectrum_of(data: Data) -> Spectrum:
             f"{len(values)} eigenvalues and {len(vectors)} entries of eigenvectors do not fit a "
             f"graph of {nodes} nodes: apply AddSpectrum after transforms that change the graph."
         )
-    known_values, known_vectors, known = _LAST.get(data, (None, None, None))
-    if isinstance(known, Spectrum) and known_values is values and known_vectors is vectors:
-        return known
+    known = _LAST.get(data)
+    if known and known.is_of(values, vectors):
+        return known.spectrum
     check_ascending(values, torch.tensor([len(values)]))
+    matrix, weights = vectors.view(nodes, -1), probe(len(values), vectors)
+    exact = torch.promote_types(vectors.dtype, weights.dtype)
+    sums = matrix.detach().to(exact) @ weights.to(exact)
+    check_orthonormal(sums.abs().square().sum(), weights.square().sum(), vectors.dtype)
     kind = MagneticSpectrum if vectors.is_complex() else Spectrum
-    spectrum = kind(values, vectors.view(nodes, -1))
-    _LAST[data] = (values, vectors, spectrum)
-    return spectrum
+    _LAST[data] = known = _Known(kind(values, matrix), values, vectors)
+    return known.spectrum
 
 
 Data.spectrum = property(spectrum_of)
@@ -87,7 +111,7 @@ class AddSpectrum(BaseTransform):
         values, vectors = spectrum.eigenvalues, spectrum.eigenvectors.reshape(-1)
         data.eigenvalues, data.eigenvectors = values, vectors
         data.num_eigenpairs = values.new_tensor([len(values)]).long()
-        _LAST[data] = (values, vectors, spectrum)
+        _LAST[data] = _Known(spectrum, values, vectors)
         return data
 
     def __repr__(self) -> str:

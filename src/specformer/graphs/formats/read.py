@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import logging
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
@@ -111,6 +112,9 @@ def graph_from_networkx(found: Any, path: Path, columns: Columns, *, labels: boo
     """
     if found.is_directed():
         logger.info(_DIRECTED, path)
+    for tail, head, weight in found.edges(data="weight"):
+        if isinstance(weight, float) and math.isnan(weight):  # a missing cell would weigh 1
+            raise GraphError(f"{path}: edge ({tail!r}, {head!r}): the weight is not a number")
     usual = {kind: found.graph.get(f"{kind}_default", {}) for kind in ("node", "edge")}
     nodes = _table(path, (usual["node"] | data for _, data in found.nodes(data=True)), "node")
     edges = _table(path, (usual["edge"] | data for *_, data in found.edges(data=True)), "edge")

@@ -221,6 +221,7 @@ def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
             "changes the graphs."
         )
     check_ascending(batch.eigenvalues, pairs)
+    _check_orthonormal(batch.eigenvectors, pairs, sizes)
     packed = PackedGraphs(
         **of_nodes,
         **found,
@@ -275,6 +276,46 @@ def check_ascending(eigenvalues: Tensor, counts: Tensor) -> None:
     if falls.any():
         raise SpectrumError(
             "the eigenvalues do not ascend: apply AddSpectrum after what reorders the nodes."
+        )
+
+
+def _check_orthonormal(entries: Tensor, pairs: Tensor, sizes: Tensor) -> None:
+    """As :func:`check_orthonormal`, for the entries ``[Σnq]`` of the eigenvectors of graphs."""
+    graph = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+    width = pairs.index_select(0, graph)
+    row = torch.arange(len(graph), device=sizes.device).repeat_interleave(width)
+    column = torch.arange(len(row), device=row.device) - (width.cumsum(0) - width)[row]
+    weights = probe(int(pairs.max()), entries)
+    sums = weights.new_zeros(len(graph)).index_add(
+        0, row, entries.to(weights.dtype) * weights[column]
+    )
+    squares = weights.new_zeros(len(sizes)).index_add(0, graph, sums.square())
+    expected = nn.functional.pad(weights.square().cumsum(0), (1, 0))[pairs * (sizes > 0)]
+    check_orthonormal(squares, expected, entries.dtype)
+
+
+def probe(count: int, like: Tensor) -> Tensor:
+    """Weights ``[count]`` of eigenvectors, no two alike, in float32 or better."""
+    dtype = torch.promote_types(like.real.dtype, torch.float32)
+    return torch.arange(1, count + 1, device=like.device, dtype=dtype).cos()
+
+
+def check_orthonormal(squares: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    r"""Refuse eigenvectors of a graph whose :math:`|U w|^2` is not :math:`|w|^2`.
+
+    If a graph has as many entries as edges or nodes, PyG takes them for features of these, and
+    reorders them with them. All sizes still fit.
+
+    Args:
+        squares: :math:`|U w|^2` of each graph, with w from :func:`probe`.
+        expected: :math:`|w|^2`.
+        dtype: precision of the eigenvectors.
+    """
+    tolerance = 0.1 if dtype.itemsize < 4 else 1e-3
+    if ((squares - expected).abs() > tolerance * expected).any():
+        raise SpectrumError(
+            "the eigenvectors are no longer orthonormal, because something reordered them: apply "
+            "AddSpectrum after other transforms."
         )
 
 
