@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,9 +50,15 @@ def test_columns_that_may_not_be_the_ones_of_training_are_doubted() -> None:
     assert str(share.doubt(column(NAN, NAN), None)).startswith("is missing everywhere")
     assert fit_column("age", column(1, 2, NAN), None).doubt(column(NAN), None) is None
     city = fit_column("city", column(*[0, 1] * 10), ("Graz", "Wels"))
-    assert city.doubt(column(0, 1, NAN), ("Linz", "Wels")) is None
+    assert "not there in training, in 1 of 2 cells" in str(
+        city.doubt(column(0, 1, NAN), ("Linz", "Wels"))
+    )
+    assert city.doubt(column(0, 1, NAN), ("Graz", "Wels")) is None
+    city = fit_column("city", column(*[0, 1] * 10, 2), ("Graz", "Wels", "Linz"))
+    assert city.others  # Linz is rare
+    assert city.doubt(column(0, 1), ("Enns", "Wels")) is None
     assert "new, or were rare in training, in 2 cells" in str(
-        city.doubt(column(0, 0, 1), ("Linz", "Wels"))
+        city.doubt(column(0, 0, 1), ("Enns", "Wels"))
     )
     code = fit_column("code", column(*[0.1, 2] * 10), None, "category")
     assert code.doubt(column(0.1, 2), None) is None
@@ -63,6 +71,23 @@ def test_mostly_equal_numbers_with_heavy_tails() -> None:
     assert fitted.how == "robust"
     assert fitted.scale == pytest.approx(4.5 / 1.349)
     assert fitted.values(column(0, 1000), None).tolist() == [[0.0], [5.0]]
+
+
+def test_amounts_among_many_zeros_are_not_cut_to_one_number() -> None:
+    amounts = np.random.default_rng(0).lognormal(4, 2, 120).astype(np.float32)
+    fitted = fit_column("donation", np.concatenate([np.zeros(280, np.float32), amounts]), None)
+    assert fitted.how == "robust"
+    assert fitted.centre == 0
+    assert (np.abs(fitted.values(amounts, None)) >= 5).mean() < 0.2
+
+
+def test_another_unit_is_doubted() -> None:
+    size = replace(fit_column("size", column(1, 2, 3), None), unit="km")
+    assert size.doubt(column(1, 2, 3), None, "km") is None
+    assert size.doubt(column(1, 2, 3), None) is None
+    assert size.doubt(column(1, 2, 3), None, "mi") == (
+        "is in mi, but was in km in training; convert it"
+    )
 
 
 def test_zeros_and_ones_stay() -> None:

@@ -112,6 +112,10 @@ def test_bags_of_words_are_divided_by_their_sums_and_other_tables_are_not():
     assert scaling(words[:, :5]) == "columns"
     assert scaling(words - 1e-3) == scaling(sp.csr_array(-words)) == "columns"
     assert scaling(1 - words) == "columns"
+    income = rng.lognormal(10, 1, (50, 1))
+    assert scaling(np.hstack([words, income])) == "columns"  # it would be all that is left
+    assert scaling(np.hstack([words, income * (rng.random((50, 1)) < 0.3)])) == "columns"
+    assert scaling(words * rng.integers(1, 20, (50, 40))) == "rows"
 
 
 def test_many_columns_are_told_together_and_odd_ones_alone():

@@ -18,6 +18,8 @@ How = Literal["standard", "robust", "category", "hash", "none", "drop"]
 _FAR = 10.0
 #: Robust scaling cuts at this many deviations; a normal variable's quartile range in deviations.
 _CUT, _QUARTILES = 5.0, 1.349
+#: A larger share of values equal to the median does not count in robust scaling.
+_SAME = 0.25
 #: A word on fewer training nodes than this, or on a smaller share of them, counts as rare.
 _RARE, _RARE_SHARE = 2, 0.01
 #: More words than this are not categories if most cells differ.
@@ -49,6 +51,7 @@ class PreparedColumn:
         marks_missing: whether one more column marks missing numbers.
         words: the categories; "" is a missing word.
         others: whether one more column is for all other words.
+        unit: the unit that a file gives its numbers in, if any.
     """
 
     name: str
@@ -59,6 +62,7 @@ class PreparedColumn:
     marks_missing: bool = False
     words: tuple[str, ...] = ()
     others: bool = False
+    unit: str = ""
 
     @property
     def width(self) -> int:
@@ -97,19 +101,26 @@ class PreparedColumn:
             return np.empty((len(numbers), 0), dtype=np.float32)
         return np.stack(columns, axis=1).astype(np.float32)
 
-    def doubt(self, numbers: NDArray[np.float32], words: tuple[str, ...] | None) -> str | None:
+    def doubt(
+        self, numbers: NDArray[np.float32], words: tuple[str, ...] | None, unit: str = ""
+    ) -> str | None:
         """Why a column of other nodes may not be the one that was fitted, or None.
 
-        None is known, most words are new, or numbers are far away or all close together.
+        It has another unit, none is known, words are new, or numbers are far away or all close
+        together.
         """
+        if unit and self.unit and unit != self.unit:
+            return f"is in {unit}, but was in {self.unit} in training; convert it"
         known = numbers[~np.isnan(numbers)]
         was_missing = self.marks_missing or _NO_WORD in self.words or self.how == "hash"
         if not len(known) and not was_missing:
             return "is missing everywhere, which it nowhere was in training"
         if self.how == "category":
             new = sum(word not in self.words for word in _words_of(known, words))
-            if 2 * new > len(known):
+            if self.others and 2 * new > len(known):
                 return f"has words that are new, or were rare in training, in {new} cells"
+            if new and not self.others:
+                return f"has words that were not there in training, in {new} of {len(known)} cells"
         if self.how in ("standard", "robust") and len(known):
             middle, spread = np.median(known), known.std(dtype=np.float64)
             far = abs(middle - self.centre) > _ELSEWHERE * self.scale
@@ -188,7 +199,9 @@ def fit_column(
     if how == "standard":
         centre, scale = float(known.mean()), float(known.std())
     elif how == "robust":
-        centre, scale = fill, _spread(known) / _QUARTILES
+        others = known[known != fill]  # many zeros say nothing about how far others spread
+        told = others if len(others) < (1 - _SAME) * len(known) else known
+        centre, scale = fill, _spread(told) / _QUARTILES
     return PreparedColumn(name, how, centre, scale, fill, marks_missing=missing)
 
 
@@ -199,8 +212,7 @@ def _spread(known: NDArray[np.float64]) -> float:
         >>> _spread(np.arange(5.0)), _spread(np.array([0.0] * 19 + [1, 2, 3]))
         (2.0, 1.0)
     """
-    others = known[known != np.median(known)]
-    for values in (known, others):
+    for values in (known, known[known != np.median(known)]):
         low, high = np.quantile(values, (0.25, 0.75))
         if high > low:
             return float(high - low)

@@ -23,6 +23,8 @@ Features = Literal["auto", "counts", "rows", "none", "standard"]
 
 #: Fewest columns of a bag of words that is not stored as sparse.
 _WIDE = 32
+#: Rows of a bag of words have no number this many times their smallest, but for this share of them.
+_UNLIKE, _UNLIKE_SHARE = 25.0, 0.1
 #: Most columns that are named one by one.
 _NAMED = 12
 
@@ -63,8 +65,8 @@ class FeaturePreparation:
             train: mask of the training nodes.
             features: ``"rows"`` and ``"none"`` take numbers alone; ``"standard"`` standardises
                 every column of numbers; ``"auto"`` divides rows if the table is like a bag of words
-                (not negative, half of it zero, at least 32 columns unless it is stored as sparse),
-                else chooses for each column
+                (not negative, half of it zero, of alike sizes within rows, at least 32 columns
+                unless it is stored as sparse), else chooses for each column
                 (:func:`~specformer.datasets.feature_columns.fit_column`); ``"counts"`` does the
                 same but leaves a bag of words as it is.
             columns: how to prepare some of the columns.
@@ -81,9 +83,12 @@ class FeaturePreparation:
         if features == "rows" or features == "none":
             _refuse_raw(graph, features)
             return cls(features, graph.num_features)
-        robust = features != "standard"
+        robust, units = features != "standard", graph.feature_units or {}
         fitted = tuple(
-            fit_column(name, graph.of_all(own)[train], words, asked.get(name), robust=robust)
+            replace(
+                fit_column(name, graph.of_all(own)[train], words, asked.get(name), robust=robust),
+                unit=units.get(name, ""),
+            )
             for name, (own, words) in _columns(graph).items()
         )
         width = sum(column.width for column in fitted)
@@ -107,8 +112,11 @@ class FeaturePreparation:
 
     def doubts(self, graph: Graph) -> list[str]:
         """Why columns of a graph may not be those that were fitted, in words."""
-        table = _columns(graph) if self.scaling == "columns" else {}
-        found = [(each.name, each.doubt(*table[each.name])) for each in self.columns if each.width]
+        if self.scaling != "columns":
+            return []
+        table, units = _columns(graph), graph.feature_units or {}
+        fitted = [each for each in self.columns if each.width]
+        found = [(f.name, f.doubt(*table[f.name], units.get(f.name, ""))) for f in fitted]
         return [f"column {name!r} {doubt}" for name, doubt in found if doubt]
 
     @property
@@ -221,9 +229,17 @@ def _is_bag_of_words(graph: Graph, train: NDArray[np.bool_]) -> bool:
         return bool((x.data >= 0).all()) and 2 * x.nnz <= x.shape[0] * x.shape[1]
     if graph.x.shape[1] < _WIDE:
         return False
-    told = np.column_stack([(graph.x >= 0).all(axis=1), np.count_nonzero(graph.x, axis=1)])
-    positive, filled = graph.of_all(told)[train].T
-    return bool(positive.all() and 2 * filled.sum() <= len(filled) * graph.x.shape[1])
+    least = np.where(graph.x > 0, graph.x, np.inf).min(axis=1)
+    told = np.column_stack(
+        [
+            (graph.x >= 0).all(axis=1),
+            np.count_nonzero(graph.x, axis=1),
+            graph.x.max(axis=1) > _UNLIKE * least,
+        ]
+    )
+    positive, filled, unlike = graph.of_all(told)[train].T
+    half_empty = 2 * filled.sum() <= len(filled) * graph.x.shape[1]
+    return bool(positive.all() and half_empty and unlike.mean() <= _UNLIKE_SHARE)
 
 
 def _refuse_raw(graph: Graph, features: str) -> None:

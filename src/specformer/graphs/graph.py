@@ -63,6 +63,7 @@ class Graph:
         name: what to call the graph in reports.
         feature_words: for columns that hold words, by name: the words that the numbers 0, 1, …
             stand for; :class:`specformer.datasets.FeaturePreparation` encodes them.
+        feature_units: the unit of columns that a file gives one for, by name.
         mark: a hash of the files it came from, used as :attr:`fingerprint` if it is given.
 
     Example:
@@ -84,6 +85,7 @@ class Graph:
     feature_words: Mapping[str, tuple[str, ...]] | None = None
     mark: str | None = None
     label_name: str | None = None
+    feature_units: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)

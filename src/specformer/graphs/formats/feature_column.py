@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from shlex import quote
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +69,16 @@ _DATES = (
 )  # fmt: skip
 
 
-def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
-    """Return a column as numbers, NaN where one is missing, and the words they stand for, if any.
+class FeatureColumn(NamedTuple):
+    """A column as numbers, NaN where one is missing; the words they stand for, and their unit."""
+
+    numbers: NDArray[np.float64]
+    words: tuple[str, ...] | None = None
+    unit: str = ""
+
+
+def feature_column(table: Table, name: str) -> FeatureColumn:
+    """Read a column as numbers or words.
 
     ``true`` and ``yes`` are 1, ``false`` and ``no`` 0, in any case. Dates become days since 1970,
     and times of day become hours. If all numbers have the same unit, they are read without it.
@@ -83,19 +92,22 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
     if not are_numbers or (written and all(map(_COMPACT_DATE.fullmatch, written))):
         different = tuple(dict.fromkeys(written))  # in the order of the rows, for errors
         if all(cell.casefold() in TRUTHS for cell in different):
-            return _looked_up(cells, {cell: TRUTHS[cell.casefold()] for cell in different}), None
+            return FeatureColumn(_looked_up(cells, {c: TRUTHS[c.casefold()] for c in different}))
         if days := _days_of(table, name, different):
             logger.info("%s: column %r holds dates, read as days since 1970", table.path, name)
-            return _looked_up(cells, days), None
+            return FeatureColumn(_looked_up(cells, days))
         if all(map(_TIME.fullmatch, different)) and (times := _ways(_CLOCKS, different)):
             logger.info("%s: column %r holds times of a day, read as hours", table.path, name)
-            return _looked_up(cells, {cell: day * 24 % 24 for cell, day in times[0].items()}), None
+            hours = {cell: day * 24 % 24 for cell, day in times[0].items()}
+            return FeatureColumn(_looked_up(cells, hours))
         if unit := unit_of(table, name):
-            return _looked_up(cells, {c: table.number(bare(c, unit)) for c in different}), None
+            values = _looked_up(cells, {c: table.number(bare(c, unit)) for c in different})
+            return FeatureColumn(values, unit=unit)
         numbers = {cell for cell in different if reads(table.number, cell)}
         if 2 * sum(cell in numbers for cell in written) <= len(written):
             words = tuple(in_order(different))
-            return _looked_up(cells, {word: float(n) for n, word in enumerate(words)}), words
+            places = {word: float(n) for n, word in enumerate(words)}
+            return FeatureColumn(_looked_up(cells, places), words)
     hint = ", as others of its column are; correct it, or leave the cell empty"
     values = table.numbers(name, np.float32, missing=True, hint=hint)
     if code := next(filter(CODE.fullmatch, written), None):
@@ -103,7 +115,7 @@ def feature_column(table: Table, name: str) -> tuple[NDArray[np.float64], tuple[
         change = quote(f"columns.{name}=category")
         logger.warning(told, table.path, name, code, int(code), change)
     warn_of_stand_ins(table, name, values)
-    return values, None
+    return FeatureColumn(values)
 
 
 def _looked_up(cells: list[str], values: Mapping[str, float]) -> NDArray[np.float64]:

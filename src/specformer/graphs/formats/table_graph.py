@@ -30,7 +30,7 @@ from specformer.graphs.formats.feature_column import (
     warn_of_stand_ins,
     without_units,
 )
-from specformer.graphs.formats.table import Table, in_order, plain_numbers
+from specformer.graphs.formats.table import Table, in_order, is_missing, plain_numbers
 from specformer.graphs.graph import MASKS, Graph, directed_edges, symmetrised
 
 logger = logging.getLogger(__name__)
@@ -164,6 +164,10 @@ def _label_fields(table: Table, label: str) -> dict[str, Any]:
     if different > _MANY or 2 * different > len(table.lines):  # numbers, rather than classes
         table = without_units(table, [label])
     y, names = table.classes(label)
+    empty = {cell for cell in table.columns[label] if cell and is_missing(cell)}
+    if empty:
+        told = "%s: column %r: %s is read as no label; write another word if it is a class"
+        logger.info(told, table.path, label, quoted(sorted(empty)))
     if (values := plain_numbers(names)) is not None:
         known = np.append(values, np.nan)  # for -1
         warn_of_stand_ins(table, label, known[y])
@@ -264,6 +268,9 @@ def feature_fields(table: Table, names: Sequence[str]) -> dict[str, Any]:
     if not names:
         return {}
     read = {name: feature_column(table, name) for name in names}
-    words = {name: own for name, (_, own) in read.items() if own is not None}
-    x = np.stack([numbers for numbers, _ in read.values()], axis=1)
-    return {"x": x, "feature_names": tuple(read), "feature_words": words or None}
+    return {
+        "x": np.stack([column.numbers for column in read.values()], axis=1),
+        "feature_names": tuple(read),
+        "feature_words": {n: c.words for n, c in read.items() if c.words is not None} or None,
+        "feature_units": {n: c.unit for n, c in read.items() if c.unit} or None,
+    }
