@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -196,6 +197,30 @@ def test_targets_of_very_different_sizes_are_warned_of(most: float, warned: bool
     assert ["target 0 reaches 3,000 times its median" in each for each in told] == (
         [True] if warned else []
     )
+
+
+def test_giants_beside_zeros_and_sizes_that_differ_are_warned_of() -> None:
+    def told(
+        y: np.ndarray, task: Literal["regression", "classification"] = "regression", **more: Any
+    ) -> list[str]:
+        many = GraphSet(np.full(60, 10), np.zeros(60, int), [], y=y, **more)
+        return warnings_of(of_graphs(many, GraphRecipe(task=task, metric="accuracy"), []))
+
+    y = np.arange(60) / 7.0  # from 0
+    y[7] = 5e4
+    (giant,) = told(y)
+    assert "target 0 reaches 11," in giant
+    (sizes,) = told(np.stack([np.arange(60) / 7, np.arange(60) * 1e5 / 7], axis=1))
+    assert "target 1 has a range of 8.43e+05 and target 0 of 8.43" in sizes
+    (most,) = told((np.arange(60) == 3) * 1.0, "classification", class_names=("no", "yes"))
+    assert most.startswith("graphs: 98% of the labels are 'no'")
+
+
+def test_many_whole_numbers_as_classes_are_named() -> None:
+    pairs = as_graph(np.arange(198).reshape(2, -1), num_nodes=198).adjacency
+    ages = Graph(pairs, y=np.arange(198) % 66, class_names=tuple(map(str, range(20, 86))))
+    (told,) = warnings_of(of_nodes(ages, NodeRecipe(), []))
+    assert told.startswith("graph: 66 whole numbers are learned as classes")
 
 
 def test_what_to_do_with_a_graph_that_is_too_large_to_decompose(

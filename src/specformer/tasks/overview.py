@@ -110,7 +110,8 @@ def _of_target(known: np.ndarray, names: Sequence[str] | None, task: str | None)
     values = np.unique(known)
     if len(known) >= _FEW and bool((values == np.round(values)).all()):
         found["values"] = len(values)
-    if known.min() > 0 and (times := float(known.max() / np.median(known))) > _HEAVY:
+    sizes = np.abs(known[known != 0])
+    if len(sizes) and (times := float(sizes.max() / np.median(sizes))) > _HEAVY:
         found["giant"] = times
     return found
 
@@ -160,16 +161,24 @@ def warnings_of(found: Mapping[str, Any]) -> list[str]:
 
 def _of_classes(found: Mapping[str, Any]) -> list[str]:
     """Warnings of a class that nearly all nodes have, and of numbers that look like classes."""
-    told, name = [], found["name"]
-    classes = found.get("classes") or {"": 0}
-    most, known = max(classes, key=classes.__getitem__), sum(classes.values())
-    judged = found.get("metric", "accuracy")
-    if judged == "accuracy" and known and (share := classes[most] / known) >= _MOST:
+    told, name, targets = [], found["name"], found.get("targets", {})
+    for classes in (found.get("classes"), *(each.get("classes") for each in targets.values())):
+        if not classes or found.get("metric", "accuracy") != "accuracy":
+            continue
+        most, known = max(classes, key=classes.__getitem__), sum(classes.values())
+        if known and (share := classes[most] / known) >= _MOST:
+            told.append(
+                f"{name}: {100 * share:.0f}% of the labels are {most!r}, and a model that always "
+                "says so has that accuracy; --metric f1 counts all classes alike."
+            )
+    classes = found.get("classes") or {}
+    whole = all(each.removeprefix("-").isdecimal() for each in classes)
+    if len(classes) > _MANY_VALUES and whole and sum(classes.values()) < _FEW * len(classes):
         told.append(
-            f"{name}: {100 * share:.0f}% of the labels are {most!r}, and a model that always says "
-            "so has that accuracy; --metric f1 counts all classes alike."
+            f"{name}: {len(classes)} whole numbers are learned as classes, each apart from the "
+            "others; --task regression learns numbers."
         )
-    targets = found.get("targets", {})
+    told += _of_sizes(found)
     for target, figures in targets.items():
         called = target if target.startswith("target ") else f"target {target}"
         if found.get("task") == "regression" and _may_be_classes(figures):
@@ -186,6 +195,24 @@ def _of_classes(found: Mapping[str, Any]) -> list[str]:
                 "values count for nearly all of the error; take logarithms of it."
             )
     return told
+
+
+def _of_sizes(found: Mapping[str, Any]) -> list[str]:
+    """A warning of numbers of very different sizes, of which an error tells the largest only."""
+    spans = {
+        name: figures["highest"] - figures["lowest"]
+        for name, figures in found.get("targets", {}).items()
+        if figures.get("highest", 0.0) > figures.get("lowest", 0.0)
+    }
+    if found.get("task") != "regression" or not spans:
+        return []
+    low, high = min(spans, key=spans.__getitem__), max(spans, key=spans.__getitem__)
+    if spans[high] <= _HEAVY * spans[low]:
+        return []
+    return [
+        f"{found['name']}: {high} has a range of {spans[high]:.3g} and {low} of {spans[low]:.3g}, "
+        f"so that the error over all is that of {high}; change the units, or learn them one by one."
+    ]
 
 
 def _may_be_classes(figures: Mapping[str, Any]) -> bool:
