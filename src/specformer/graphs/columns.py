@@ -42,7 +42,7 @@ NAMES = ("name", "fullname", "username", "nodename", "title", "email", "url")
 #: Columns with these names number molecules; they are not targets.
 MOLECULE_IDS = (
     "id", "cid", "molid", "molregno", "moleculeid", "compoundid", "chemblid", "drugid",
-    "index", "idx", "row", "no", "nr",
+    *(COUNTERS := ("index", "idx", "row", "no", "nr")),  # which may also be measured
 )  # fmt: skip
 #: Names of an index column that pandas wrote without a name, in CSV or Parquet.
 UNNAMED = ("", "unnamed0", "indexlevel0")

@@ -210,3 +210,30 @@ def test_esol(shared_data: Path) -> None:
     assert found.graphs.task_names == ("logSolubility",)
     assert found.graphs.y[:2].ravel().tolist() == pytest.approx([-0.77, -3.3])
     assert int(found.graphs.num_nodes.min()) == 1  # methane
+
+
+def test_dates_are_not_classes_and_measured_columns_are_not_ids(tmp_path: Path) -> None:
+    rows = [f"{'C' * n},2024-0{1 + n % 3}-01,{n / 7},{-n // 2}" for n in range(1, 13)]
+    text = "smiles,date,NO,Index\n" + "\n".join(rows)
+    found = read_molecules(table(tmp_path, text)).graphs
+    assert found.task_names == ("NO", "Index")
+    assert found.ids is None
+    counted = "no,smiles,date\n" + "\n".join(f"{n},{'C' * n},2024-05-01" for n in range(1, 5))
+    found = read_molecules(table(tmp_path, counted)).graphs
+    assert (found.ids, found.y) == (("1", "2", "3", "4"), None)
+
+
+def test_an_impossible_molecule_of_an_sdf_keeps_its_name(tmp_path: Path) -> None:
+    from rdkit import Chem
+
+    blocks = []
+    for name, smiles in (("fine", "CCO"), ("bad", "CC(C)(C)(C)C")):
+        molecule = Chem.MolFromSmiles(smiles, sanitize=False)
+        molecule.SetProp("_Name", name)
+        blocks.append(Chem.MolToMolBlock(molecule, kekulize=False) + "$$$$\n")
+    (tmp_path / "two.sdf").write_text("".join(blocks))
+    found = read_molecules(tmp_path / "two.sdf")
+    assert found.graphs.ids == ("fine",)
+    (problem,) = found.problems
+    assert problem.id == "bad"
+    assert "is not a possible molecule: Explicit valence" in str(problem)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from specformer.errors import GraphError
 from specformer.graphs.columns import (
+    COUNTERS,
     FOLDS,
     IDS,
     LABEL,
@@ -28,6 +29,7 @@ from specformer.graphs.columns import (
 from specformer.graphs.formats.feature_column import (
     TRUE_FALSE,
     has_number,
+    is_date,
     warn_of_stand_ins,
     without_units,
 )
@@ -98,7 +100,7 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
         told = "rows below the header" if is_table(path) else "molecules in the file"
         raise GraphError(f"{path}: there are no {told}")
     column = _smiles_column(table, columns.smiles)
-    ids = table.chosen(columns.id, *MOLECULE_IDS)
+    ids = _ids(table) if columns.id is None else table.said(columns.id)
     split = None if columns.targets == () else table.split(columns.split)
     targets, class_names = _targets(table, (column, ids, split), columns.targets)
     names = None if ids is None else table.columns[ids]
@@ -124,6 +126,20 @@ def read_molecules(path: str | Path, columns: Columns | None = None) -> Molecule
         fields |= dict(zip(SPLITS, parts, strict=True))
         table.say_split(split, [len(part) for part in parts])
     return replace(found, graphs=replace(found.graphs, **fields))
+
+
+def _ids(table: Table) -> str | None:
+    """The column that numbers the molecules, if any."""
+    named = {plain_name(name): name for name in table.columns if not _is_measured(table, name)}
+    return next((named[name] for name in MOLECULE_IDS if name in named), None)
+
+
+def _is_measured(table: Table, name: str) -> bool:
+    """Whether a column called no, row or index holds numbers that do not count the rows."""
+    cells = table.written(name)
+    if plain_name(name) not in COUNTERS or not all(map(is_number, cells)):
+        return False
+    return _are_measured(cells) or len(set(cells)) < len(cells)
 
 
 def smiles_column(names: Collection[str]) -> list[str]:
@@ -215,7 +231,8 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
     own = [
         name
         for name in columns
-        if plain_name(name) not in (*UNNAMED, *MOLECULE_IDS) and _SMILES not in plain_name(name)
+        if (plain_name(name) not in (*UNNAMED, *MOLECULE_IDS) or _is_measured(table, name))
+        and _SMILES not in plain_name(name)
     ]
     for name in own:
         table.refuse_half_a_split(name, "name what to learn with --targets")
@@ -223,8 +240,13 @@ def _usual_targets(table: Table, columns: Sequence[str]) -> tuple[Table, list[st
     found = [name for name in own if has_number(table, name) and not _only_counts(table, name)]
     if not found:
         words = {name: table.written(name) for name in own}
-        # Several classes, and each twice on average.
-        found = [name for name in own if 1 < len({*words[name]}) <= len(words[name]) / 2]
+        # Several classes, and each twice on average; dates are not classes.
+        found = [
+            name
+            for name in own
+            if 1 < len({*words[name]}) <= len(words[name]) / 2
+            and not all(map(is_date, {*words[name]}))
+        ]
         found = found if len(found) == 1 else []
         if found:
             logger.info("%s: column %r is read as the classes to learn", table.path, found[0])
@@ -252,7 +274,8 @@ def _warn_of_left_out(table: Table, names: Sequence[str]) -> None:
 def _only_counts(table: Table, name: str) -> bool:
     """Whether a column numbers the rows, holds ids, or numbers folds."""
     cells = table.columns[name]
-    if plain_name(name) in FOLDS or (is_id(name) and len(set(cells)) == len(cells)):
+    names = is_id(name) and not _is_measured(table, name)
+    if plain_name(name) in FOLDS or (names and len(set(cells)) == len(cells)):
         return True
     first = int(cells[0]) if cells[0].isdigit() else 0
     return len(cells) > _FEW and cells == [str(first + row) for row in range(len(cells))]
@@ -314,8 +337,11 @@ def _read_sdf(path: Path) -> Table:
         content = file.read()
     count = 0
     with silence():
-        for molecule in chem.ForwardSDMolSupplier(io.BytesIO(content)):
-            known = {}
+        # Impossible molecules are None; as written, they still have a title and can be named.
+        written = chem.ForwardSDMolSupplier(io.BytesIO(content), sanitize=False)
+        possible = chem.ForwardSDMolSupplier(io.BytesIO(content))
+        for each, as_written in zip(possible, written, strict=False):
+            known, molecule = {}, each or as_written
             if molecule is not None:
                 own = {name: molecule.GetProp(name) for name in molecule.GetPropNames()}
                 known = {name: value.strip() for name, value in own.items()}
