@@ -299,6 +299,9 @@ def predict(
         out = None
     elif shared.json and out is None:
         out = finished.path / "predictions.csv"
+    if out is not None:
+        source = graph or str(finished.config().get("source", run))
+        _refuse_inputs(out, Path(source), pairs or run)
     told = shared.columns
     given = {"smiles": smiles, "spectrum": spectrum, "degree": degree, "pairs": pairs, "top": top}
     refuse_foreign(kind, str(run), given | dict.fromkeys(told.options, True))
@@ -311,6 +314,15 @@ def predict(
         with showing_logs(silent), finished.answering_for_files("cannot be predicted with"):
             found = predictions_of(finished, request, place)
         _write_predictions(found, out, shared.json, place)
+
+
+def _refuse_inputs(out: Path, *inputs: Path) -> None:
+    """Refuse to write predictions over a file, or a table of a folder, that is read."""
+    tables = [
+        path for given in inputs for path in (given, *given.glob("nodes.*"), *given.glob("edges.*"))
+    ]
+    if out.is_file() and any(path.is_file() and out.samefile(path) for path in tables):
+        raise ConfigError(f"--out {out}: is read for these predictions; name another file.")
 
 
 def _write_predictions(

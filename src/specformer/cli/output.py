@@ -19,7 +19,7 @@ from typing import Any
 import typer
 
 #: Loggers that say how data are read, and where a run goes on.
-_TELLING = ("graphs", "datasets", "tasks.nodes.node_predict", "training.runs.checkpoint")
+_TELLING = ("files", "graphs", "datasets", "tasks.nodes.node_predict", "training.runs.checkpoint")
 #: Clears a terminal's line.
 _CLEAR = "\r\x1b[2K"
 #: Seconds between two lines while a command works.
