@@ -368,7 +368,7 @@ _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
 def is_label(labels: np.ndarray, skips_minus_one: bool = True) -> np.ndarray:
-    """Which entries ``[n]`` are labels: not None, NaN, NA or, unless it is a class, the number -1."""
+    """Which entries ``[n]`` are labels: not None, NaN, NA or, if that is none, the number -1."""
     if labels.dtype.kind == "O":
         return np.array([isinstance(x, str) or str(x) not in _MISSING for x in labels.tolist()])
     if labels.dtype.kind == "i":

@@ -202,6 +202,7 @@ def _coarse(values: NDArray[Any], dense: NDArray[np.float32]) -> dict[int, float
         column: float(step[column])
         for column in coarse
         if not np.array_equal(dense[:, column], values[:, column], equal_nan=True)
+        and np.nanmin(values[:, column]) < np.nanmax(values[:, column])
     }
 
 

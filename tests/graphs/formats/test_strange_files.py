@@ -62,6 +62,15 @@ SAID = {
         {"nodes.csv": "id;pay\nann;1.200\nbob;34.500\ncy;7\n"},
         "column 'pay': 1.200 is read as a number with a fraction; if thousands are meant, write it",
     ),
+    "commas between thousands": (
+        {"nodes.csv": "id;pay\nann;1,200\nbob;34,500\ncy;7\n"},
+        "column 'pay': 1,200 is read as a number with a fraction; if thousands are meant, write it "
+        "without the comma",
+    ),
+    "a missing label that may be a class": (
+        {"nodes.csv": "id,label\nann,H\nbob,-\ncy,E\n"},
+        "column 'label': '-' is read as no label; write another word if it is a class",
+    ),
     "a class that may be none": (
         {"nodes.csv": "id,label\nann,dog\nbob,Unknown\ncy,cat\n"},
         "Unknown in column 'label' is read as a class; leave cells without a label empty",
@@ -113,6 +122,20 @@ def test_what_is_guessed_is_said(
     caplog.set_level("INFO")
     read_graph(Strange("said", {"edges.csv": EDGES, **files}, "").write(tmp_path))
     assert told in caplog.text
+
+
+def test_a_single_number_loses_no_digits_that_matter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = {"edges.csv": EDGES, "nodes.csv": "id,a\nann,0.1234567\nbob,\ncy,\n"}
+    read_graph(Strange("one", files, "").write(tmp_path))
+    assert "float32" not in caplog.text
+
+
+def test_units_are_kept(tmp_path: Path) -> None:
+    files = {"edges.csv": EDGES, "nodes.csv": "id,size,age\nann,3 cm,1\nbob,4 cm,2\ncy,,3\n"}
+    graph = read_graph(Strange("units", files, "").write(tmp_path))
+    assert graph.feature_units == {"size": "cm"}
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ def read_table(path: Path) -> Table:
             raise GraphError(f"{path}: {problem}") from None
         commas = _writes_decimal_commas(parted_by, columns)
         say_how(path, encoding, parted_by, commas)
-        if parted_by == ";" and not commas:
-            _warn_of_thousands(path, columns)
+        if parted_by == ";" or commas:
+            _warn_of_thousands(path, columns, "," if commas else ".")
         return Table(path, columns, lines, commas)
 
     return decoded(path, parse)
@@ -191,13 +191,16 @@ def _writes_decimal_commas(parted_by: str, columns: Mapping[str, list[str]]) -> 
     return not any(map(_WITH_POINT.fullmatch, chain.from_iterable(columns.values())))
 
 
-def _warn_of_thousands(path: Path, columns: Mapping[str, list[str]]) -> None:
-    """Warn of numbers that all look like 1.234, which may be thousands in a European file."""
+def _warn_of_thousands(path: Path, columns: Mapping[str, list[str]], mark: str) -> None:
+    """Warn of numbers that all look like 1.234, or 1,234, which may be thousands."""
     for name, cells in columns.items():
-        points = [cell.strip("%$€£¥ ") for cell in cells if "." in cell]
-        if len(points) > 1 and all(map(_WITH_THOUSANDS.fullmatch, points)):
+        marked = [cell.strip("%$€£¥ ") for cell in cells if mark in cell]
+        if len(marked) > 1 and all(
+            _WITH_THOUSANDS.fullmatch(each.replace(",", ".")) for each in marked
+        ):
             told = "%s: column %r: %s is read as a number with a fraction; if thousands are meant, "
-            logger.warning(told + "write it without the point", path, name, points[0])
+            what = "point" if mark == "." else "comma"
+            logger.warning(told + "write it without the %s", path, name, marked[0], what)
 
 
 def say_how(path: Path, encoding: str, parted_by: str = ",", decimal_commas: bool = False) -> None:
