@@ -221,6 +221,12 @@ def residual_block(
     return torch.relu(normalise(part(state, "norm"), norm or "batch", out, training))
 
 
+def feature_network(state: State, x: Tensor) -> Tensor:
+    """One linear map, or two with ReLU between them."""
+    hidden, readout = linear(part(state, "lift"), x), part(state, "readout")
+    return linear(readout, torch.relu(hidden)) if readout else hidden
+
+
 def specformer(
     state: State,
     config: Config,
@@ -230,10 +236,13 @@ def specformer(
     training: bool = False,
 ) -> Tensor:
     """The node model with this configuration and without dropout."""
-    hidden = linear(part(state, "lift"), x)
     deep = config["form"] == "deep"
-    if config["space"] == "output" and not deep:
-        hidden = linear(part(state, "readout"), torch.relu(hidden))
+    space = "hidden" if deep else config["space"]
+    hidden = x
+    if space == "hidden":
+        hidden = linear(part(state, "lift"), x)
+    elif space == "output":
+        hidden = feature_network(state, x)
     for layer in range(config["num_layers"]):
         of_bases = 0 if config["sharing"] == "small" else layer
         response = layer_response(state, config, layer, eigenvalues)
@@ -247,9 +256,9 @@ def specformer(
             hidden = residual_block(conv, hidden, combined, config["norm"], training, ends)
         else:
             hidden = convolution(conv, hidden, combined, config, training)
-    if deep or config["space"] == "hidden":
-        hidden = linear(part(state, "readout"), hidden)
-    return hidden
+    if space == "hidden":
+        return linear(part(state, "readout"), hidden)
+    return hidden if space == "output" else feature_network(state, hidden)
 
 
 # --- Appendix: condensation of self-attention ---------------------------------------------------

@@ -40,6 +40,12 @@ def assert_is_the_papers(spectrum: Spectrum, seed: int = 0, **options) -> None:
     assert_twins(model, lambda: model(x, spectrum), plain, x, atol=1e-10)
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("space", ["input", "output"])
+def test_a_feature_network_of_one_or_two_layers_on_either_side(space, layers) -> None:
+    assert_is_the_papers(SPECTRA["star"], space=space, feature_layers=layers)
+
+
 @pytest.mark.parametrize("decoder", ["joint", "heads"])
 @pytest.mark.parametrize("sharing", SHARINGS)
 @pytest.mark.parametrize("name", ["star", "union cut"])
