@@ -230,6 +230,17 @@ def test_train_says_what_it_reads_and_inspect_says_the_same(call, scene):
     assert found["classes"] == {"0": 10, "1": 10}
 
 
+def test_predictions_go_over_nothing_that_is_read(call, scene):
+    settings = ("--model", "gcn", "--runs", "1", "--set", "epochs=1", "--out", "run", "-q")
+    assert call("train", "mine.npz", *settings)[0] == 0
+    for out, why in (("mine.npz", "is what is read"), ("run/metrics.jsonl", "is a file of a run")):
+        before = (scene / out).read_bytes()
+        status, _, err = call("predict", "run", "--out", out)
+        assert (status, (scene / out).read_bytes()) == (2, before)
+        assert f"--out {out}: {why}; name another file." in err
+    assert call("predict", "run", "--out", "run/predictions.csv")[0] == 0
+
+
 def test_the_cache_is_used(call, here):
     first, again = (only_json(call("spectrum", "5x5", "--json", "--cache", "mine")) for _ in "12")
     assert len(list((here / "mine").iterdir())) == 1
@@ -465,6 +476,14 @@ ERRORS = {
     "picture below a file": (["spectrum", "4x4", "--plot", "text.png/x.png"], "text.png"),
     "seed below all": (["train", "mine.png", "--seed", "-1"], "from 0 to 4,294,967,295"),
     "seed above all": (["demo", "--seed", "4294967296"], "--seed 4294967296: choose a number"),
+    "spectrum over its graph": (
+        ["spectrum", "mine.npz", "--out", "mine.npz"],
+        "--out mine.npz: is what is read; name another file.",
+    ),
+    "report over a run": (
+        ["report", "finished", "finished", "--out", "finished/result.json"],
+        "--out finished/result.json: is a file of a run; name another file.",
+    ),
     "report of nothing": (["report", "absent"], "absent: there is no such run folder"),
     "report of an unfinished run": (["report", "unfinished"], "specformer resume unfinished."),
     "out is a file": (["train", "mine.png", "--out", "text.png"], "is a file, not a folder"),

@@ -150,6 +150,7 @@ def test_what_is_there_is_not_trained_again(graph: Path, compared: Comparison) -
         against="mlp",
         out=compared.run_dir,
     )
+    assert more.result["seconds"] > sum(row["seconds"] for row in compared.rows)
     assert {row["model"] for row in more.rows} == {*written, "gprgnn"}
     assert not left.exists()
     for model, content in written.items():
@@ -161,7 +162,11 @@ def test_what_is_there_is_not_trained_again(graph: Path, compared: Comparison) -
 
 @pytest.mark.parametrize(
     ("changed", "told"),
-    [({"runs": 3}, r"runs 4"), ({"seed": 1}, "seed 0"), ({"changes": ["epochs=9"]}, "set ")],
+    [
+        ({"runs": 3}, "runs: 4 there, 3"),
+        ({"seed": 1}, "seed: 0"),
+        ({"changes": ["epochs=9"]}, "set: "),
+    ],
 )
 def test_a_folder_of_other_settings_is_refused(
     graph: Path, compared: Comparison, changed: dict, told: str

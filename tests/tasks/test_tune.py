@@ -128,6 +128,7 @@ def test_a_stopped_search_goes_on(graph, tmp_path):
     after = trials(tmp_path / "parts")
     assert after[: len(before)] == before  # nothing is run twice, seconds and all
     assert (again["winner"], again["val"]) == (whole["winner"], whole["val"])
+    assert again["seconds"] > sum(trial["seconds"] for trial in before)
 
 
 def test_later_trials_start_from_the_best(graph, tmp_path):

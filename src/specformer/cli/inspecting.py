@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from specformer.cli.options import Shared, shares
-from specformer.cli.output import echo, print_json, showing_logs
+from specformer.cli.output import echo, print_json, refuse_overwriting, showing_logs
 from specformer.errors import ConfigError, RunError
 
 
@@ -103,6 +103,8 @@ def spectrum(
     if plot and plot.suffix.lower() != ".png":
         raise ConfigError(f"--plot {plot}: pictures are PNG files; let its name end in .png.")
     shared.begin(f"Reading {source}.")
+    if out:
+        refuse_overwriting(Path(out), Path(source))
     from specformer.cli.terminal import show_table
     from specformer.datasets.registry import graph_source
     from specformer.reports import numbers
@@ -190,6 +192,7 @@ def report(
     folders = [RunFolder.open(run) for run in runs]
     if len(folders) > 1:
         path = out or Path("comparison.html")
+        refuse_overwriting(path)
         write_text(path, render_comparison(folders))
         told: dict[str, object] = {"run_dirs": [str(run) for run in runs]}
     elif out is not None:

@@ -16,7 +16,14 @@ from specformer.cli.command_run import (
     repeat_command,
 )
 from specformer.cli.options import Shared, shares
-from specformer.cli.output import clear_line, echo, farewell, print_json, showing_logs
+from specformer.cli.output import (
+    clear_line,
+    echo,
+    farewell,
+    print_json,
+    refuse_overwriting,
+    showing_logs,
+)
 from specformer.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -301,7 +308,7 @@ def predict(
         out = finished.path / "predictions.csv"
     if out is not None:
         source = graph or str(finished.config().get("source", run))
-        _refuse_inputs(out, Path(source), pairs or run)
+        refuse_overwriting(out, Path(source), pairs or run)
     told = shared.columns
     given = {"smiles": smiles, "spectrum": spectrum, "degree": degree, "pairs": pairs, "top": top}
     refuse_foreign(kind, str(run), given | dict.fromkeys(told.options, True))
@@ -314,15 +321,6 @@ def predict(
         with showing_logs(silent), finished.answering_for_files("cannot be predicted with"):
             found = predictions_of(finished, request, place)
         _write_predictions(found, out, shared.json, place)
-
-
-def _refuse_inputs(out: Path, *inputs: Path) -> None:
-    """Refuse to write predictions over a file, or a table of a folder, that is read."""
-    tables = [
-        path for given in inputs for path in (given, *given.glob("nodes.*"), *given.glob("edges.*"))
-    ]
-    if out.is_file() and any(path.is_file() and out.samefile(path) for path in tables):
-        raise ConfigError(f"--out {out}: is read for these predictions; name another file.")
 
 
 def _write_predictions(

@@ -18,6 +18,8 @@ from typing import Any
 
 import typer
 
+from specformer.errors import ConfigError
+
 #: Loggers that say how data are read, and where a run goes on.
 _TELLING = ("files", "graphs", "datasets", "tasks.nodes.node_predict", "training.runs.checkpoint")
 #: Clears a terminal's line.
@@ -54,6 +56,25 @@ def echo(text: str, err: bool = False) -> None:
     if (sys.stderr if err else sys.stdout).isatty():
         text = wrapped(text, shutil.get_terminal_size().columns)
     typer.echo(text, err=err)
+
+
+def refuse_overwriting(out: Path, *inputs: Path) -> None:
+    """Refuse to write over a file of a run, or over what is read: a file, or a folder's tables."""
+    from specformer.training.runs.folder import CHECKSUMS, CONFIG, METRICS, OUTPUTS, RESULT
+
+    if not out.is_file():
+        return
+    if (out.parent / CONFIG).is_file() and out.name in (
+        CHECKSUMS,
+        CONFIG,
+        METRICS,
+        OUTPUTS,
+        RESULT,
+    ):
+        raise ConfigError(f"--out {out}: is a file of a run; name another file.")
+    tables = [table for path in inputs for table in (*path.glob("nodes.*"), *path.glob("edges.*"))]
+    if any(each.is_file() and out.samefile(each) for each in (*inputs, *tables)):
+        raise ConfigError(f"--out {out}: is what is read; name another file.")
 
 
 def wrapped(text: str, width: int) -> str:

@@ -152,6 +152,7 @@ def compare_models(
     started = time.perf_counter()
     with _opened(made, folder) as run:
         on_begin(run)
+        kept = [name for name in made.jobs if RunFolder(run.path / folder_name(name)).is_finished]
         found, arrays, failures = _train_all(made, run, data, place)
         with ExitStack() as answering:
             for name in found:
@@ -159,7 +160,9 @@ def compare_models(
                 answering.enter_context(own.answering_for_files(_ODD))
             result = {
                 **_judged(found, data.splits, against),
-                "seconds": time.perf_counter() - started,
+                "seconds": time.perf_counter()
+                - started
+                + sum(found[name]["seconds"] for name in kept if name in found),
                 "failures": [{"model": name, "error": why} for name, why in failures.items()],
             }
             job = made.first

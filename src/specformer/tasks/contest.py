@@ -125,10 +125,19 @@ def check_folder(path: Path, config: Mapping[str, Any]) -> None:
     every = dict.fromkeys([*known, *config])
     keys = [key for key in every if key not in _CARRIED_OVER and known.get(key) != config.get(key)]
     if keys:
-        told = ", ".join(f"{key} {known.get(key)}" for key in keys)
+        told = "; ".join(
+            f"{key}: {_shown(known.get(key))} there, {_shown(config.get(key))} here" for key in keys
+        )
         raise RunError(
             f"{path}: holds a comparison of other settings ({told}); choose another --out."
         )
+
+
+def _shown(value: Any) -> str:
+    """A setting in words."""
+    if isinstance(value, list | tuple):
+        value = " ".join(map(str, value))
+    return "none" if value in (None, "") else str(value)
 
 
 def check_kept(run: RunFolder, job: Job, *, searched: bool) -> None:

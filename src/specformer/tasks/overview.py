@@ -256,7 +256,8 @@ def in_words(found: Mapping[str, Any]) -> str:
             f"{split[part]:,} {name}"
             for part, name in (("train", "training"), ("val", "validation"), ("test", "test"))
         )
-        lines.append(f"  split: {split['protocol']}, {parts}; {_counted(split['runs'], 'run')}")
+        runs = f"; {_counted(split['runs'], 'run')}" if "runs" in split else ""
+        lines.append(f"  split: {split['protocol']}, {parts}{runs}")
     usual = {"recipe": "recipe {}", "task": "{}", "metric": "metric {}", "device": "on {}"}
     learned = [text.format(found[key]) for key, text in usual.items() if found.get(key)]
     if "model" in found:

@@ -86,11 +86,14 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
     if job.kind not in TRIALS:
         raise ConfigError(f"{job.source}: signals are fitted, so there is nothing to validate on.")
     subject = TRIALS[job.kind](job, place)
-    tell(subject.work.overview(), None, place, model=job.model, recipe=job.recipe)
+    overview = subject.work.overview()
+    overview.get("split", {}).pop("runs", None)  # those of `train`; trials have splits of their own
+    tell(overview, None, place, model=job.model, recipe=job.recipe)
     started, path = time.perf_counter(), folder / BEST
     with RunFolder(folder).held():  # trials of two searches would overwrite each other
         try:
             search = Search(subject, folder, plan, job.seed)
+            before = sum(trial["seconds"] for trial in search.done.values())
             winner = search.run(place.progress)
         except SpecformerError:
             with suppress(OSError):
@@ -104,7 +107,7 @@ def tune(job: Job, plan: SearchPlan, folder: Path, place: Workplace) -> dict[str
         "trials": len({number for number, _ in search.done}),
         "winner": winner["trial"],
         **{key: winner[key] for key in ("set", "score", "val")},
-        "seconds": time.perf_counter() - started,
+        "seconds": time.perf_counter() - started + before,
         "splits": winner["splits"],
         "trials_file": str(folder / TRIALS_FILE),
         "recipe_file": str(path),
