@@ -135,11 +135,11 @@ def _ids(table: Table) -> str | None:
 
 
 def _is_measured(table: Table, name: str) -> bool:
-    """Whether a column called no, row or index holds numbers that do not count the rows."""
+    """Whether a column called no, row or index holds negative numbers, or some with fractions."""
     cells = table.written(name)
     if plain_name(name) not in COUNTERS or not all(map(is_number, cells)):
         return False
-    return _are_measured(cells) or len(set(cells)) < len(cells)
+    return _are_measured(cells) or any(cell.startswith("-") for cell in cells)
 
 
 def smiles_column(names: Collection[str]) -> list[str]:
