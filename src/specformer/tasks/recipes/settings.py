@@ -265,9 +265,10 @@ class RecipeBook:
             )
         known = self._sets(chosen, model)
         if dataset not in known:
-            only = f" for {dataset}, only for {', '.join(known)}" if known else ""
+            only = f", only for {', '.join(known)}" if known else ""
             raise ConfigError(
-                f"there is no recipe {chosen} of {model}{only}; use the recipe default."
+                f"there is no recipe {chosen} of {model} for {dataset}{only}; use the recipe "
+                "default."
             )
         return chosen, merged(default, known[dataset])
 
