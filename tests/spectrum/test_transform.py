@@ -17,7 +17,7 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.transforms import Compose, ToSparseTensor, ToUndirected
 
 from specformer import AddSpectrum, Spectrum, decompose
-from specformer.errors import SpectrumError
+from specformer.errors import GraphError, SpectrumError
 
 PATH = torch.tensor([[0, 1], [1, 2]])
 
@@ -115,6 +115,11 @@ def test_directions_are_those_of_the_edge_index_in_adj_t_too() -> None:
         for spectrum in (decompose(each, charge=0.1) for each in (ring, ToSparseTensor()(ring)))
     )
     torch.testing.assert_close(found, expected)
+
+
+def test_an_adj_t_that_is_no_matrix_is_refused() -> None:
+    with pytest.raises(GraphError, match="cannot read a graph from dict"):
+        decompose(Data(adj_t={}, num_nodes=2))
 
 
 def test_a_tensor_of_that_name_is_left_alone() -> None:

@@ -64,13 +64,8 @@ def refuse_overwriting(out: Path, *inputs: Path) -> None:
 
     if not out.is_file():
         return
-    if (out.parent / CONFIG).is_file() and out.name in (
-        CHECKSUMS,
-        CONFIG,
-        METRICS,
-        OUTPUTS,
-        RESULT,
-    ):
+    own = (CHECKSUMS, CONFIG, METRICS, OUTPUTS, RESULT)
+    if (out.parent / CONFIG).is_file() and out.name in own:
         raise ConfigError(f"--out {out}: is a file of a run; name another file.")
     tables = [table for path in inputs for table in (*path.glob("nodes.*"), *path.glob("edges.*"))]
     if any(each.is_file() and out.samefile(each) for each in (*inputs, *tables)):

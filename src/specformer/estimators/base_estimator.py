@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 #: The name of an estimator's data.
 SOURCE = "data"
-#: Refuses to compare with labels of the data, which may be others than those it has learned.
-PASS_Y = "fit got its labels as y; pass y here, too"
 
 
 @contextmanager
@@ -75,8 +73,10 @@ class Estimator(BaseEstimator, ABC):
     task: ClassVar[str]
     #: What is learned about, for error messages.
     things: ClassVar[str] = "nodes"
-    #: Whether -1 among whole numbers is a missing label, as in graphs of PyG's data sets.
+    #: Whether -1 among whole numbers is a missing label.
     skips_minus_one: ClassVar[bool] = True
+    #: The labels that ``fit`` got beside the data; None if it took those of the data.
+    _given: np.ndarray | None = None
 
     def __init__(
         self,
@@ -224,6 +224,11 @@ class Estimator(BaseEstimator, ABC):
         self.models_: list[Any] = [model.cpu().eval() for model in trained.outcome.models]
         self.validation_score_ = trained.result["val"]["mean"]
 
+    def _refuse_own_labels(self) -> None:
+        """Refuse to score by labels of the data, which may be others than those it has learned."""
+        if self._given is not None:
+            raise GraphError("fit got its labels as y; pass y here, too")
+
     def _true(self, y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Given labels or numbers to compare with, ``[n]`` or ``[n, targets]``, and which count."""
         values = as_entries(y)
@@ -368,7 +373,7 @@ _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
 def is_label(labels: np.ndarray, skips_minus_one: bool = True) -> np.ndarray:
-    """Which entries ``[n]`` are labels: not None, NaN, NA or, if that is none, the number -1."""
+    """Which entries ``[n]`` are labels: not None, NaN, NA or, with ``skips_minus_one``, -1."""
     if labels.dtype.kind == "O":
         return np.array([isinstance(x, str) or str(x) not in _MISSING for x in labels.tolist()])
     if labels.dtype.kind == "i":

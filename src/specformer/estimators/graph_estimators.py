@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from specformer.errors import ConfigError, GraphError
 from specformer.estimators.base_estimator import (
-    PASS_Y,
     Classifier,
     Estimator,
     Regressor,
     as_class_numbers,
     as_columns,
+    as_entries,
     is_column,
     own_state,
     zeros_and_ones,
@@ -55,7 +55,7 @@ class GraphEstimator(Estimator):
             y: the targets ``[graphs]`` or ``[graphs, targets]``, NaN if unknown; None for those of
                 ``X``.
         """
-        self._own_labels = y is None
+        self._given = None if y is None else as_entries(y)
         graphs = self._targeted(graph_set_of(X), y)
         if graphs.y is None:
             raise GraphError("the graphs have no targets; pass y")
@@ -76,10 +76,10 @@ class GraphEstimator(Estimator):
     def _tested(self, X: Any, y: Any, weight: Any) -> tuple[GraphSet, Any, Any]:
         """Graphs, targets and weights to score; by default the targets that the graphs have."""
         graphs = graph_set_of(X)
-        if y is None and not getattr(self, "_own_labels", True):
-            raise GraphError(PASS_Y)
-        if y is None and graphs.y is None:
-            raise GraphError("the graphs have no targets; pass y")
+        if y is None:
+            self._refuse_own_labels()
+            if graphs.y is None:
+                raise GraphError("the graphs have no targets; pass y")
         true, known = self._true(self._own_targets(graphs) if y is None else y, len(graphs))
         weight = None if weight is None else np.asarray(weight)[known]
         return graphs.subset(np.flatnonzero(known)), np.array(true[known].tolist()), weight

@@ -20,13 +20,13 @@ from specformer.datasets import Split
 from specformer.datasets.structural_features import STRUCTURAL, with_structural_features
 from specformer.errors import GraphError
 from specformer.estimators.base_estimator import (
-    PASS_Y,
     SOURCE,
     Classifier,
     Estimator,
     Regressor,
     as_class_numbers,
     as_columns,
+    as_entries,
     as_labels,
     is_column,
     own_state,
@@ -109,7 +109,7 @@ class NodeEstimator(SingleGraphEstimator):
                 ``validation_fraction``, picks the best epoch. None for the masks of ``data`` or,
                 without masks, a 60/20/20 split of labelled nodes, as in ``specformer train``.
         """
-        self._own_labels = y is None
+        self._given = None if y is None else as_entries(y)
         graph = self._labelled(node_graph_of(data), y)
         graph = with_targets(graph, "regression" if self.task == "regression" else "classification")
         graph = with_any_features(graph)
@@ -134,8 +134,14 @@ class NodeEstimator(SingleGraphEstimator):
         """True and predicted labels of the nodes that count."""
         check_is_fitted(self)
         graph = node_graph_of(data)
+        if y is None and self._is_fitted_on(graph):
+            y = self._given
         if y is None:
-            graph = self._compared(graph)
+            self._refuse_own_labels()
+            if graph.y is None:
+                raise GraphError("the graph has no labels to compare with; pass y")
+            if self.task == "regression":
+                graph = with_targets(graph, "regression")
         values, known = self._true(graph.y if y is None else y, graph.num_nodes)
         held = self._held_out(graph, known, mask)
         counted = held.any(axis=1)
@@ -147,16 +153,6 @@ class NodeEstimator(SingleGraphEstimator):
         if y is None and true.ndim == 1 and graph.class_names:
             true = as_labels(graph.class_names)[true]
         return true.reshape(predicted.shape), predicted
-
-    def _compared(self, graph: Graph) -> Graph:
-        """The graph with labels to compare with: its own or, if those were passed, the fitted."""
-        if not getattr(self, "_own_labels", True):
-            if not self._is_fitted_on(graph):
-                raise GraphError(PASS_Y)
-            return replace(graph, y=self._graph.y, class_names=self._graph.class_names)
-        if graph.y is None:
-            raise GraphError("the graph has no labels to compare with; pass y")
-        return with_targets(graph, "regression") if self.task == "regression" else graph
 
     def _is_fitted_on(self, graph: Graph) -> bool:
         """Whether this is the graph it was fitted on, whatever the labels and features."""

@@ -39,10 +39,11 @@ MARKS = {
 FOLDS = ("fold", "folds", "foldid", "kfold", "cvfold")
 #: Columns with these names hold names of nodes, not features, if each cell differs.
 NAMES = ("name", "fullname", "username", "nodename", "title", "email", "url")
+#: Columns with these names number rows, or have been measured.
+COUNTERS = ("index", "idx", "row", "no", "nr")
 #: Columns with these names number molecules; they are not targets.
 MOLECULE_IDS = (
-    "id", "cid", "molid", "molregno", "moleculeid", "compoundid", "chemblid", "drugid",
-    *(COUNTERS := ("index", "idx", "row", "no", "nr")),  # which may also be measured
+    "id", "cid", "molid", "molregno", "moleculeid", "compoundid", "chemblid", "drugid", *COUNTERS,
 )  # fmt: skip
 #: Names of an index column that pandas wrote without a name, in CSV or Parquet.
 UNNAMED = ("", "unnamed0", "indexlevel0")

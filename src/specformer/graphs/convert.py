@@ -196,8 +196,9 @@ def _directed(source: Any, num_nodes: int | None, edge_weight: Any, least: float
         if source.edge_index is None and getattr(source, "adj_t", None) is None:
             raise GraphError(f"{kind} has no edge_index")
         if source.edge_index is None:
-            # PyG keeps the edge from i to j at [j, i].
-            return _directed(as_scipy(source.adj_t).T, num_nodes, edge_weight, least)
+            held: Any = as_scipy(source.adj_t)  # PyG keeps the edge from i to j at [j, i]
+            is_matrix = bool(issparse(held))  # issparse alone would narrow the type
+            return _directed(held.T if is_matrix else held, num_nodes, edge_weight, least)
         weight = getattr(source, "edge_weight", None) if edge_weight is None else edge_weight
         count = source.num_nodes if num_nodes is None else num_nodes
         return directed_edges(source.edge_index, count, weight, least)

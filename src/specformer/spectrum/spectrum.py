@@ -205,9 +205,8 @@ class Spectrum(Filtering, Shown):
 
     def _regrouped(self, other: Spectrum) -> Spectrum:
         """The other spectrum with the groups of this one, if its own eigenvalues are rounded."""
-        if (
-            other.dtype.itemsize < 4
-        ):  # the encoding multiplies eigenvalues by 100: it needs all bits
+        # The encoding multiplies eigenvalues by 100, so it needs all their bits.
+        if other.dtype.itemsize < 4:
             groups = Distinct(*(part.to(other.device) for part in self.distinct))
             object.__setattr__(other, "distinct", groups)
         return other

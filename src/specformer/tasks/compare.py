@@ -154,15 +154,14 @@ def compare_models(
         on_begin(run)
         kept = [name for name in made.jobs if RunFolder(run.path / folder_name(name)).is_finished]
         found, arrays, failures = _train_all(made, run, data, place)
+        before = sum(found[name]["seconds"] for name in kept if name in found)
         with ExitStack() as answering:
             for name in found:
                 own = RunFolder(run.path / folder_name(name))
                 answering.enter_context(own.answering_for_files(_ODD))
             result = {
                 **_judged(found, data.splits, against),
-                "seconds": time.perf_counter()
-                - started
-                + sum(found[name]["seconds"] for name in kept if name in found),
+                "seconds": time.perf_counter() - started + before,
                 "failures": [{"model": name, "error": why} for name, why in failures.items()],
             }
             job = made.first

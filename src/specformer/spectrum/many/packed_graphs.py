@@ -221,7 +221,7 @@ def _packed(batch: Any, config: Mapping[str, Any]) -> PackedGraphs:
             "changes the graphs."
         )
     check_ascending(batch.eigenvalues, pairs)
-    _check_orthonormal(batch.eigenvectors, pairs, sizes)
+    _check_orthonormal(batch, pairs, sizes)
     packed = PackedGraphs(
         **of_nodes,
         **found,
@@ -279,16 +279,19 @@ def check_ascending(eigenvalues: Tensor, counts: Tensor) -> None:
         )
 
 
-def _check_orthonormal(entries: Tensor, pairs: Tensor, sizes: Tensor) -> None:
-    """As :func:`check_orthonormal`, for the entries ``[Σnq]`` of the eigenvectors of graphs."""
-    graph = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+def _check_orthonormal(batch: Any, pairs: Tensor, sizes: Tensor) -> None:
+    """Do :func:`check_orthonormal` for all graphs, whose pairs and nodes ``[B]`` are counted."""
+    entries, rows = batch.eigenvectors.detach(), batch.num_nodes
+    # With the numbers of rows known, nothing waits for the device.
+    graph = torch.arange(len(sizes), device=sizes.device)
+    graph = graph.repeat_interleave(sizes, output_size=rows)
     width = pairs.index_select(0, graph)
-    row = torch.arange(len(graph), device=sizes.device).repeat_interleave(width)
+    row = torch.arange(rows, device=sizes.device)
+    row = row.repeat_interleave(width, output_size=len(entries))
     column = torch.arange(len(row), device=row.device) - (width.cumsum(0) - width)[row]
-    weights = probe(int(pairs.max()), entries)
-    sums = weights.new_zeros(len(graph)).index_add(
-        0, row, entries.to(weights.dtype) * weights[column]
-    )
+    weights = probe(len(batch.eigenvalues), entries)
+    products = entries.to(weights.dtype) * weights[column]
+    sums = weights.new_zeros(rows).index_add(0, row, products)
     squares = weights.new_zeros(len(sizes)).index_add(0, graph, sums.square())
     expected = nn.functional.pad(weights.square().cumsum(0), (1, 0))[pairs * (sizes > 0)]
     check_orthonormal(squares, expected, entries.dtype)
