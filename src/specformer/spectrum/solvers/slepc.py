@@ -46,7 +46,8 @@ _DEBIAN = {"PETSC_DIR": "petscdir/petsc*/*-real", "SLEPC_DIR": "slepcdir/slepc*/
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _PROBE = "import slepc4py, petsc4py, numpy"
 _MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
-_SECONDS_TO_END = 5.0
+#: How long mpirun may take to stop its ranks and remove its own folders; after us nobody waits.
+_SECONDS_TO_END, _SECONDS_AFTER_US = 5.0, 30.0
 #: A guard: once its standard input ends, the process that waits for the answer has died. It then
 #: ends mpirun, which takes some time to stop its ranks, and removes the folders.
 _GUARD = """
@@ -322,7 +323,7 @@ def _running(
     )
     watch = [sys.executable, "-I", "-S", "-c", _GUARD]
     guard = subprocess.Popen(
-        [*watch, str(process.pid), str(_SECONDS_TO_END), *folders],
+        [*watch, str(process.pid), str(_SECONDS_AFTER_US), *folders],
         stdin=subprocess.PIPE,  # never written to
         start_new_session=True,
     )
