@@ -12,6 +12,7 @@ from specformer.kernels.segments import (
     at_least_float32,
     contiguous_segments,
     scattered_segments,
+    segment_max,
     segment_softmax,
     segment_sum,
     sum_by_index,
@@ -86,6 +87,16 @@ def test_largest_of_each_segment(make) -> None:
     largest = segments.max(rows)
     assert not largest[1].any()
     torch.testing.assert_close(largest[3], rows[segments.index == 3].max(dim=0).values)
+
+
+@pytest.mark.parametrize("make", [contiguous, scattered])
+def test_rows_that_are_equally_large_share_the_gradient(make) -> None:
+    rows, segments = random(ROWS, 8).sign().requires_grad_(), make()
+    probe = random(segments.count, 8, seed=1)  # PyTorch shares positive gradients only
+    (found,) = torch.autograd.grad((segment_max(rows, segments) * probe).sum(), rows)
+    largest = [rows[segments.index == s].amax(dim=0) @ probe[s] for s in (0, 2, 3)]
+    (expected,) = torch.autograd.grad(sum(largest), rows)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("make", [contiguous, scattered])

@@ -59,7 +59,10 @@ class Segments:
         return sum_by_index(rows, self) if plain else sum_by_offsets(rows, self)
 
     def max(self, rows: Tensor) -> Tensor:
-        """The maximum of each segment's rows; 0 for an empty segment."""
+        """The maximum of each segment's rows; 0 for an empty segment.
+
+        For gradients use :func:`segment_max`.
+        """
         if torch.compiler.is_compiling():  # compilers do not know segment_reduce
             lowest = rows.new_full((self.count + 1, rows.shape[1]), -torch.inf)
             index = self.index.unsqueeze(-1).expand_as(rows)
@@ -188,6 +191,15 @@ def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
     return _SegmentSum.apply(rows, segments)
 
 
+def segment_max(rows: Tensor, segments: Segments) -> Tensor:
+    """The maximum of each segment's rows, ``[P, channels]`` to ``[S, channels]``.
+
+    An empty segment has 0. Rows that are equally large share the gradient. PyTorch's own gives each
+    of them all of it where it is negative (``segment_reduce`` of 2.11 and 2.13).
+    """
+    return _SegmentMax.apply(rows, segments)
+
+
 def segment_softmax(rows: Tensor, segments: Segments) -> Tensor:
     r"""Softmax over each segment, :math:`e^{x_p} / \sum_{q \sim p} e^{x_q}`, for every channel.
 
@@ -214,6 +226,24 @@ class _SegmentSum(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return ctx.segments.gather(gradients[0]), None
+
+
+class _SegmentMax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, segments: Segments) -> Tensor:
+        largest = segments.max(rows)
+        ctx.segments = segments
+        ctx.save_for_backward(rows, largest)
+        return largest
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        rows, largest = ctx.saved_tensors
+        segments: Segments = ctx.segments
+        at_most = (rows == segments.gather(largest, outside=torch.nan)).to(rows.dtype)
+        share = gradients[0] / segments.sum(at_most).clamp_min(1.0)
+        return at_most * segments.gather(share.to(rows.dtype)), None
 
 
 class _SegmentSoftmax(torch.autograd.Function):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from specformer.baselines.graphs.bonds import Bonds
 from specformer.baselines.graphs.graph_baseline import GraphBaseline
-from specformer.kernels.segments import at_least_float32
+from specformer.kernels.segments import at_least_float32, segment_max
 from specformer.nn.argument_checks import check_split
 from specformer.nn.layers.linear import Linear
 
@@ -97,7 +97,8 @@ def extremes(messages: Tensor, bonds: Bonds) -> tuple[Tensor, Tensor]:
 
     Shapes: messages ``[M, channels]``, both outputs ``[N, channels]``; zeros without neighbours.
     """
-    low, high = bonds.by_target.max(torch.cat([-messages, messages], dim=-1)).chunk(2, dim=-1)
+    both = segment_max(torch.cat([-messages, messages], dim=-1), bonds.by_target)
+    low, high = both.chunk(2, dim=-1)
     return -low, high
 
 

@@ -20,6 +20,7 @@ from specformer.kernels.segments import (
     filtered_sum,
     gelu_lift,
     scattered_segments,
+    segment_max,
     segment_softmax,
     segment_sum,
     signed_root,
@@ -252,7 +253,7 @@ def pool(nodes: Tensor, by_graph: Segments, how: Pooling) -> Tensor:
     A graph without nodes gets zeros.
     """
     if how == "max":
-        return by_graph.max(nodes)
+        return segment_max(nodes, by_graph)
     if how == "sum":
         return segment_sum(nodes, by_graph)
     sizes = by_graph.offsets.diff().clamp_min(1).unsqueeze(-1)
