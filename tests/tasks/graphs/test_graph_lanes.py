@@ -84,7 +84,9 @@ def test_lanes_change_no_number(tmp_path: Path) -> None:
     assert told == sorted(told)
     assert told[-1] == 9
     assert kept.seconds_before == 0.0
-    again = learned(lanes=3, checkpoint=tmp_path / "run")
+    finished = Heard()
+    again = learned(lanes=3, progress=finished, checkpoint=tmp_path / "run")
+    assert finished.stages["rings: specformer, 3 runs in 3 lanes of 9"][-1] == 9
     assert again.row["test"] == alone.row["test"]
     assert again.seconds_before > 0.0  # all of it, read from the checkpoints
 

@@ -68,6 +68,7 @@ def _training(each: LaneRun, store: GraphStore, tell: Callable[[int, float], Non
     fit = yield from each.work.steps(
         store, each.run, checkpoint=each.checkpoint, on_epoch=tell, in_turn=True
     )
+    tell(fit.epochs, float(fit.curves[-1, 2]))  # a finished run has told nothing
     return fit.seconds_before
 
 
@@ -145,6 +146,7 @@ def _lane(runs: Sequence[tuple[int, LaneRun]], threads: int, pipe: Connection) -
                 pipe.send(("epoch", number, done, figure))
 
             fit = each.work.fit(store, each.run, checkpoint=each.checkpoint, on_epoch=tell)
+            tell(fit.epochs, float(fit.curves[-1, 2]))  # a finished run has told nothing
             pipe.send(("ended", fit.seconds_before))
     except BrokenPipeError:
         pass  # the parent process is gone
