@@ -70,7 +70,17 @@ class Heard(Silent):
         yield update
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums over several threads are in another order than those of a lane with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_lanes_change_no_number(tmp_path: Path) -> None:
     progress = Heard()
     alone = learned(lanes=1)
