@@ -19,7 +19,8 @@ from torch_geometric.data import Data
 import specformer.tasks.compare as comparing
 from specformer.datasets import csbm, make_splits
 from specformer.errors import ConfigError, RunError
-from specformer.graphs import write_npz
+from specformer.graphs import read_graph, write_npz
+from specformer.reports.standings import verdict
 from specformer.tasks.compare import compare
 from specformer.tasks.contest import Comparison
 from specformer.tasks.resolve import read_job
@@ -192,17 +193,41 @@ def test_files_of_others_stay(graph: Path, tmp_path: Path, place: str) -> None:
     assert (folder / "config.yaml").read_text() == "theirs: true\n"
 
 
-def test_changed_data_are_noticed(graph: Path, tmp_path: Path) -> None:
+def test_changed_data_are_refused(graph: Path, tmp_path: Path) -> None:
     options = {"runs": 2, "changes": FAST, "out": tmp_path / "out"}
     source = tmp_path / "mine.npz"
     source.write_bytes(graph.read_bytes())
-    compare(source, ["gcn", "mlp"], **options)
-    write_npz(source, csbm(0.8, num_nodes=140, num_features=12, seed=4))
-    found = compare(source, ["gcn", "mlp", "gprgnn"], **options)
-    assert [row["model"] for row in found.rows] == ["gprgnn"]
-    told = [each["error"] for each in found.result["failures"]]
-    assert len(told) == 2
-    assert all("was trained on other splits than those of today" in text for text in told)
+    found = compare(source, ["gcn", "mlp"], **options)
+    kept = (found.run_dir / "result.json").read_bytes()
+    other = read_graph(source)
+    write_npz(source, replace(other, x=2 * other.x))  # the splits stay the same
+    with pytest.raises(RunError, match="gcn: was trained on other data than those of"):
+        compare(source, ["gcn", "mlp", "gprgnn"], **options)
+    assert (found.run_dir / "result.json").read_bytes() == kept
+
+
+def test_a_difference_that_is_always_the_same_is_not_called_none() -> None:
+    rows = [
+        {"name": name, "model": name, "recipe": "default", "test": {"mean": mean, "ci95": 0.0}}
+        for name, mean in (("gcn", 1.0), ("mlp", 0.5))
+    ]
+    rows[0]["difference"] = None
+    rows[1]["difference"] = {"mean": -0.5, "holds": None, "p_holm": None}
+    result = {"dataset": "g", "metric": "accuracy", "runs": 2, "rows": rows, "against": "gcn"}
+    told = verdict({**result, "is_one_split": False, "failures": []})
+    assert told.endswith("To MLP the difference is the same in every split: there is no test.")
+    assert "told apart" not in told
+
+
+def test_a_graph_in_memory_does_not_replace_another(tmp_path: Path) -> None:
+    options = {"runs": 2, "changes": FAST, "out": tmp_path / "out"}
+    one = csbm(0.8, num_nodes=60, num_features=12, seed=0)
+    found = compare(one, ["gcn", "mlp"], **options)
+    assert compare(one, ["gcn", "mlp"], **options).rows == found.rows
+    kept = (tmp_path / "out" / "data.npz").read_bytes()
+    with pytest.raises(RunError, match="holds a comparison on another graph"):
+        compare(csbm(0.8, num_nodes=60, num_features=12, seed=1), ["gcn", "mlp"], **options)
+    assert (tmp_path / "out" / "data.npz").read_bytes() == kept
 
 
 def test_a_model_that_fails_is_left_out_and_tried_again(

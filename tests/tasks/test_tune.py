@@ -56,6 +56,17 @@ def test_the_best_finalist_becomes_a_recipe(graph, tmp_path):
     assert recipe.monitor == "metric"
 
 
+def test_trials_of_other_data_are_refused(graph, tmp_path):
+    source = tmp_path / "mine.npz"
+    source.write_bytes(graph.read_bytes())
+    run(source, tmp_path / "out", trials=1, finalists=1)
+    before, whole = trials(tmp_path / "out"), read_graph(source)
+    write_npz(source, replace(whole, x=2 * whole.x))
+    with pytest.raises(RunError, match=r"had other settings \(other data\), so their scores"):
+        run(source, tmp_path / "out", trials=2, finalists=1)
+    assert trials(tmp_path / "out") == before
+
+
 def test_the_report_lists_every_trial_the_best_first(graph, tmp_path):
     result = run(graph, tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -82,9 +82,13 @@ def _which_hold(result: Result, names: Mapping[str, str]) -> str:
         return "With one split nothing can be said of which differences hold; use --runs 10."
     lower = metric_named(result["metric"]).lower
     groups: dict[str, list[str]] = {"better than": [], "worse than": [], "alike": []}
+    untested = []
     for row in result["rows"]:
         difference = row["difference"]
         if difference is None:
+            continue
+        if difference["holds"] is None:
+            untested.append(names[row["name"]])
             continue
         is_better = (difference["mean"] > 0) == lower  # the other's figure minus this one's
         holds = "better than" if is_better else "worse than"
@@ -95,7 +99,11 @@ def _which_hold(result: Result, names: Mapping[str, str]) -> str:
     told = [f"is {' and '.join(parts)}"] if parts else []
     told += [f"cannot be told apart from {_listed(alike)}"] if alike else []
     who = "It" if is_best else names[result["against"]]
-    return f"{who} {' and '.join(told)} ({how_tested(result)})."
+    said = [f"{who} {' and '.join(told)} ({how_tested(result)})."] if told else []
+    if untested:
+        listed = _listed(untested)
+        said.append(f"To {listed} the difference is the same in every split: there is no test.")
+    return " ".join(said)
 
 
 def how_tested(result: Result) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from specformer.datasets import Split
 from specformer.errors import ConfigError, RunError, SpecformerError, system_sentence
 from specformer.files import user_cache
-from specformer.graphs import Columns, as_graph, write_npz
+from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.reports.html import write_report
 from specformer.reports.variants import array_name
 from specformer.tasks.contest import (
@@ -36,7 +37,7 @@ from specformer.training.engine.capture import release_memory
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.environment import choose_device
-from specformer.training.runs.folder import DATA, REPORT, RESULT, RunFolder
+from specformer.training.runs.folder import CONFIG, DATA, REPORT, RESULT, RunFolder
 from specformer.training.runs.progress import Progress, Recorded, Silent
 
 logger = logging.getLogger(__name__)
@@ -102,8 +103,7 @@ def compare(
         graph = as_graph(source)
         if out is None:
             raise ConfigError("out: name a folder; the graph is kept there.")
-        source = Path(out) / DATA
-        write_npz(source, graph)
+        source = _kept_in(Path(out), graph)
     request = Request(
         str(source),
         changes=tuple(changes),
@@ -143,6 +143,8 @@ def compare_models(
     if folder:
         check_folder(folder, made.config)
     data: Any = TASKS[made.first.kind].load(made.first, place)
+    if folder:
+        _refuse_other_data(made, folder, data.fingerprint)
     seconds, memory = len(made.jobs) * (made.seconds or 0.0), 0
     for job in made.jobs.values():
         with suppress(SpecformerError):  # reported when it is that model's turn
@@ -169,6 +171,36 @@ def compare_models(
                 job.kind, result, arrays, command=made.repeat, seed=job.seed, device=place.device
             )
             return Comparison(complete, run.path, write_report(run))
+
+
+def _kept_in(folder: Path, graph: Graph) -> Path:
+    """The file of a graph in a comparison's folder; refuses a folder that holds another graph."""
+    path = folder / DATA
+    with TemporaryDirectory() as aside:
+        written = Path(aside) / DATA
+        write_npz(written, graph)
+        if not (path.exists() and path.read_bytes() == written.read_bytes()):
+            if path.exists() and (folder / CONFIG).exists():
+                raise RunError(
+                    f"{folder}: holds a comparison on another graph; choose another out."
+                )
+            write_npz(path, graph)
+    return path
+
+
+def _refuse_other_data(made: Contest, folder: Path, fingerprint: str) -> None:
+    """Refuse a folder with models of other data, as tables of both would mean nothing."""
+    for name, job in made.jobs.items():
+        own = RunFolder(folder / folder_name(name))
+        entry: dict[str, Any] = {}
+        if own.is_finished:
+            with suppress(SpecformerError):  # reported when it is that model's turn
+                entry = own.result(job.kind)[job.kind][0]
+        if entry.get("data", fingerprint) != fingerprint:  # earlier versions do not say
+            raise RunError(
+                f"{own.path}: was trained on other data than those of {job.source} today; choose "
+                "another --out."
+            )
 
 
 @contextmanager

@@ -148,6 +148,7 @@ class Search:
             "seed": seed,
             "parameters": plan.parameters,
             "from": subject.begun_from,
+            "data": subject.work.fingerprint,
         }
         self.done = read_trials(self.path)
         self._refuse_others()
@@ -180,7 +181,8 @@ class Search:
         start = json.loads(json.dumps(asdict(self.subject.recipe(given))))  # as a file holds it
         for (number, _), trial in self.done.items():
             shared = {**self.of, **trial["of"]}  # files of earlier versions do not say
-            other = [f"{key}={shared[key]}" for key in self.of if shared[key] != self.of[key]]
+            odd = [key for key in self.of if shared[key] != self.of[key]]
+            other = ["other data" if key == "data" else f"{key}={shared[key]}" for key in odd]
             if given != (trial["set"] if number == 0 else trial["set"][: len(given)]):
                 other += trial["set"]
             elif number == 0 and not other and trial.get("recipe") != start:

@@ -63,6 +63,7 @@ def learn_graphs(
         "targets": list(graphs.task_names or ())[:SHOWN],
         **({} if classes is None else {"classes": list(classes)}),
         "splits": [split.fingerprint for split in splits],
+        "data": work.fingerprint,
         "matrix": recipe.matrix,
         **_figures(fits, work),
         "parameters": parameter_count(fits[0].model),

@@ -227,6 +227,11 @@ class GraphWork(Work):
         return store.placed(self.device)
 
     @property
+    def fingerprint(self) -> str:
+        """The data's fingerprint."""
+        return self.graphs.fingerprint
+
+    @property
     def store_key(self) -> StoreKey:
         """What the packed graphs depend on: works on the same graphs with equal keys share them."""
         fingerprint = getattr(self.recipe.model, "fingerprint", None)
@@ -266,7 +271,7 @@ class GraphWork(Work):
         state = None
         if checkpoint:
             # A run goes on only if all of this is the same.
-            purpose = [self.model, asdict(recipe), self.graphs.fingerprint, split.fingerprint, seed]
+            purpose = [self.model, asdict(recipe), self.fingerprint, split.fingerprint, seed]
             purpose += [self.start.fingerprint] if self.start else []
             state = Checkpoint(checkpoint, json.dumps(purpose))
         fit = yield from graph_steps(

@@ -97,6 +97,7 @@ class Fitted:
             "metric": self.task.metric,
             "runs": self.task.runs,
             "splits": work.drawn,
+            "data": work.fingerprint,
             **found,
             "epochs": float(fit.epochs.double().mean()),
             "epochs_each": fit.epochs.tolist(),
