@@ -254,7 +254,10 @@ def test_bad_images_are_refused_in_one_line(tmp_path):
     Image.fromarray(np.zeros((1, 5), dtype=np.uint8)).save(tmp_path / "line.png")
     Image.fromarray(np.zeros((5, 5), dtype=np.uint8)).save(tmp_path / "black.png")
     Image.fromarray(np.full((5, 5), np.nan, dtype=np.float32)).save(tmp_path / "nan.tiff")
+    pages = [Image.fromarray(np.eye(5, dtype=np.uint8) * 9) for _ in range(5)]
+    pages[0].save(tmp_path / "pages.tiff", save_all=True, append_images=pages[1:])
     for name, message in {
+        "pages.tiff": "expected one image",
         "text.png": "not a readable image",
         "line.png": "at least 2 × 2",
         "black.png": "all pixels are equal",

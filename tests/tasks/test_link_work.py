@@ -20,13 +20,13 @@ from specformer.baselines import Propagation
 from specformer.cli.terminal import show_rows
 from specformer.datasets import FeaturePreparation, csbm
 from specformer.datasets.structural_features import with_structural_features
-from specformer.errors import ConfigError, RunError
+from specformer.errors import ConfigError, GraphError, RunError
 from specformer.files.documents import read_json, unsealed
-from specformer.graphs import Graph, as_graph, write_npz
+from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.nn import Specformer
 from specformer.spectrum import decompose
 from specformer.tasks.job import Request, Workplace
-from specformer.tasks.link_work import LinkWork, likeliest
+from specformer.tasks.link_work import LinkWork, likeliest, read_pairs
 from specformer.tasks.nodes.node_recipe import NODE_MODELS
 from specformer.tasks.resolve import refuse_foreign, resolve
 from specformer.training.loops.nodes import NodeRuns
@@ -160,6 +160,9 @@ def test_command_line_trains_reports_and_predicts(call, file) -> None:
     _, out, _ = call("predict", "run", "--pairs", "pairs.csv")
     Path("pairs.txt").write_text("n0 n1\nn0 n70\n")  # as lists of edges, without a header
     assert call("predict", "run", "--pairs", "pairs.txt")[1] == out
+    Path("named.csv").write_text("rank,to,from\n1,n1,n0\n2,n70,n0\n")
+    named = ("--pairs", "named.csv", "--source", "from", "--target", "to")
+    assert call("predict", "run", *named)[1] == out
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [(row["source"], row["target"]) for row in rows] == [("n0", "n1"), ("n0", "n70")]
     for row in rows:
@@ -174,6 +177,21 @@ def test_command_line_trains_reports_and_predicts(call, file) -> None:
         ends = (graph.node_ids.index(row[end]) for end in ("source", "target"))
         assert not graph.adjacency[tuple(ends)]
     assert only_json(call("predict", "run", "--json"))["rows"] == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("n0,n1\nn2,n3\n", "the first row, n0 and n1, is a pair of nodes, not a header"),
+        ("36.0,106.0\n", "there are no pairs below the header 36.0,106.0"),
+        ("one\nn1\n", "needs two columns"),
+    ],
+)
+def test_pairs_that_would_be_lost_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(text)
+    with pytest.raises(GraphError, match=told):
+        read_pairs(path, communities().node_ids, "g", Columns())
 
 
 def test_the_table_at_the_end_has_all_figures(capsys) -> None:

@@ -103,10 +103,10 @@ def _shares(protocol: str) -> tuple[float, float]:
     """The shares of the validation and the test part."""
     found = _PROTOCOL.fullmatch(protocol)
     per_cent = [int(part) for part in found.groups()] if found else []
-    if sum(per_cent) != 100:
+    if sum(per_cent) != 100 or 0 in per_cent:
         raise ConfigError(
-            f"split {protocol!r}: links are split by percentages that add up to 100, as in "
-            "random-85-5-10."
+            f"split {protocol!r}: links are split by three percentages above 0 that add up to 100, "
+            "as in random-85-5-10."
         )
     return per_cent[1] / 100, per_cent[2] / 100
 

@@ -206,7 +206,8 @@ def image_signal(path: str | Path, largest: int = 64) -> SignalSet:
         Image.MAX_IMAGE_PIXELS = usual
     if image.ndim == 4 and len(image) == 1:  # a GIF of one picture
         image = image[0]
-    grey = _grey(image)
+    has_pages = image.ndim == 3 and image.shape[-1] > 4
+    grey = image if has_pages else _grey(image)
     if grey.ndim != 2 or min(grey.shape) < 2:
         raise GraphError(f"{path}: expected one image of at least 2 × 2 pixels, not {grey.shape}.")
     if not np.isfinite(grey).all() or np.ptp(grey) == 0:

@@ -163,7 +163,11 @@ def compare_models(
                 answering.enter_context(own.answering_for_files(_ODD))
             result = {
                 **_judged(found, data.splits, against),
-                "seconds": time.perf_counter() - started + before,
+                # Models that go on count their time before they were stopped.
+                "seconds": max(
+                    time.perf_counter() - started + before,
+                    sum(result["seconds"] for result in found.values()),
+                ),
                 "failures": [{"model": name, "error": why} for name, why in failures.items()],
             }
             job = made.first

@@ -201,7 +201,11 @@ def predict_links(run: RunFolder, request: PredictionRequest, place: Workplace) 
     source, columns = request.source_of(run)
     graph = node_graph(source, place.data, columns, labels=False)
     ids = graph.node_ids or tuple(map(str, range(graph.num_nodes)))
-    pairs = None if request.pairs is None else torch.as_tensor(_read(request.pairs, ids, source))
+    pairs = (
+        None
+        if request.pairs is None
+        else torch.as_tensor(read_pairs(request.pairs, ids, source, columns))
+    )
     outputs = LinkScores.of_run(run).each(graph, place, request, source)
     if pairs is None:
         count = _USUAL if request.top is None else request.top
@@ -244,17 +248,29 @@ class LinkScores(NodePredictor):
         return None
 
 
-def _read(path: Path, ids: tuple[str, ...], source: str) -> np.ndarray:
-    """The pairs ``[2, count]`` of a table; columns are found as those of a list of edges are."""
+def read_pairs(path: Path, ids: tuple[str, ...], source: str, columns: Columns) -> np.ndarray:
+    """The pairs ``[2, count]`` of a table: of the columns that name a graph's edges, or the first.
+
+    ``ids`` are those of the nodes of ``source``.
+    """
     if not path.is_file():
         raise GraphError(f"{path}: there is no such file.")
     table, told = read_edges(path, Columns())
-    ends = (told.source, told.target) if told.source else table.endpoints()
-    one, other, *_ = ends or (*table.columns, None, None)
-    if one is None or other is None:
-        raise GraphError(f"{path}: needs two columns, one for each end of a pair.")
     index = {name: number for number, name in enumerate(ids)}
-    return np.stack([table.positions(end, index, source) for end in (one, other)])
+    named = [each for each in (columns.source, columns.target) if each in table.columns]
+    ends = (told.source, told.target) if told.source else named
+    if len(ends) < 2:
+        ends = table.endpoints() or [*table.columns][:2]
+        if index.keys() >= {*ends}:
+            raise GraphError(
+                f"{path}: the first row, {' and '.join(ends)}, is a pair of nodes, not a header; "
+                "put source,target above it."
+            )
+    if len(ends) < 2:
+        raise GraphError(f"{path}: needs two columns, one for each end of a pair.")
+    if not table.columns[ends[0]]:
+        raise GraphError(f"{path}: there are no pairs below the header {','.join(table.columns)}.")
+    return np.stack([table.positions(end, index, source) for end in ends])
 
 
 @torch.no_grad()

@@ -149,6 +149,8 @@ def inspect_source(
     try:
         work = TASKS[job.kind].load(job, place)
     except (ConfigError, GraphError) as error:
+        if job.kind == "filters":
+            raise
         if job.kind == "nodes":
             found = of_nodes(graph_source(source, data, columns)[0], job.settings, [])
         else:

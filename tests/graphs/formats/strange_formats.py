@@ -19,6 +19,7 @@ from tests.graphs.formats.strange_files import (
     EDGES,
     LABELLED,
     NODES,
+    PEOPLE,
     PETS,
     TO_SAVE,
     Meant,
@@ -93,7 +94,9 @@ graph [ directed 0
   edge [ source 1 target 2 ] edge [ source 2 target 3 ] edge [ source 2 target 1 ]
 ]
 """
-NEWMAN = Meant(("1", "2", "3"), {("1", "2"): 1.0, ("2", "3"): 1.0}, {}, ("dog", "cat", "cat"))
+NEWMAN = Meant(
+    ("Ann", "Bob", "Cy"), {("Ann", "Bob"): 1.0, ("Bob", "Cy"): 1.0}, {}, ("dog", "cat", "cat")
+)
 PLAIN = Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 2.5})
 OBJECTS = (
     "{}: holds Python objects other than tensors and PyG's Data, which are not loaded, as they may "
@@ -129,7 +132,8 @@ FORMATS = [
           "column 12 (char 11)"),
     alone("a.gexf", lambda path: nx.write_gexf(people("class"), path), LABELLED),
     alone("a.gml", lambda path: nx.write_gml(people(), path),
-          Meant(FIRST, {("0", "1"): 1.0, ("1", "2"): 1.0}, AGES, PETS), label="pet"),
+          Meant(PEOPLE, {("ann", "bob"): 1.0, ("bob", "cy"): 1.0}, AGES, PETS),
+          label="pet"),
     alone("b.gml", GML, NEWMAN, label="value"),
     alone("c.gml", "graph [ node [ id 1 ]", "c.gml: cannot be read as GML: expected ']', found "
           "EOF at (2, 1)"),

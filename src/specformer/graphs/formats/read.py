@@ -108,7 +108,7 @@ def graph_from_networkx(found: Any, path: Path, columns: Columns, *, labels: boo
     """Convert a NetworkX graph; ``path`` names it in errors.
 
     Attributes are read like columns of ``nodes.csv`` and ``edges.csv``. An attribute ``label`` that
-    is different on every node is its name, not its class.
+    is different on every node is its name, not its class; in GML it is also the node's id.
     """
     if found.is_directed():
         logger.info(_DIRECTED, path)
@@ -191,19 +191,28 @@ def _read_networkx(path: Path, ending: str) -> Any:
 
 
 def _gml(file: io.BytesIO) -> Any:
-    """Read GML by its nodes' numbers; repeated edges are allowed."""
+    """Read GML by its nodes' labels if each has its own, else by their numbers.
+
+    Repeated edges are allowed.
+    """
     import networkx as nx
 
     lines = file.read().decode("utf-8", errors="replace").splitlines()
     try:
-        return nx.parse_gml(lines, label="id")
+        graph = nx.parse_gml(lines, label="id")
     except nx.NetworkXError as error:
         if not str(error).startswith("edge ") or "duplicated" not in str(error):
             raise
-    text = "\n".join(lines).replace("graph", "\0", 1)
-    opening = text.index("[", text.index("\0"))
-    several = f"{text[: opening + 1]} multigraph 1 {text[opening + 1 :]}".replace("\0", "graph")
-    return nx.parse_gml(several, label="id")
+        text = "\n".join(lines).replace("graph", "\0", 1)
+        opening = text.index("[", text.index("\0"))
+        several = f"{text[: opening + 1]} multigraph 1 {text[opening + 1 :]}".replace("\0", "graph")
+        graph = nx.parse_gml(several, label="id")
+    labels = dict(graph.nodes(data="label"))
+    if None in labels.values() or len(set(map(str, labels.values()))) < len(labels):
+        return graph
+    for _, attributes in graph.nodes(data=True):
+        del attributes["label"]
+    return nx.relabel_nodes(graph, labels)
 
 
 def _read_arrays(path: Path, ending: str) -> Graph:
