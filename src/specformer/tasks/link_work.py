@@ -257,10 +257,12 @@ def read_pairs(path: Path, ids: tuple[str, ...], source: str, columns: Columns) 
         raise GraphError(f"{path}: there is no such file.")
     table, told = read_edges(path, Columns())
     index = {name: number for number, name in enumerate(ids)}
-    named = [each for each in (columns.source, columns.target) if each in table.columns]
-    ends = (told.source, told.target) if told.source else named
+    ends = [each for each in (told.source, told.target) if each]
+    ends = ends or [each for each in (columns.source, columns.target) if each in table.columns]
     if len(ends) < 2:
-        ends = table.endpoints() or [*table.columns][:2]
+        ends = list(table.endpoints() or ())
+    if not ends:
+        ends = [*table.columns][:2]
         if index.keys() >= {*ends}:
             raise GraphError(
                 f"{path}: the first row, {' and '.join(ends)}, is a pair of nodes, not a header; "
