@@ -41,6 +41,14 @@ def test_labels_say_what_they_are(y, task, loss, metric):
     assert (recipe.task, recipe.loss, recipe.metric) == (task, loss, metric)
 
 
+@pytest.mark.parametrize(("count", "classes"), [(15, 0), (60, 15)])
+def test_a_few_fractions_are_classes_only_if_they_repeat(count: int, classes: int) -> None:
+    """Fifteen measured nodes are no fifteen classes of one node each."""
+    y = np.where(np.arange(NODES) < count, np.arange(NODES) % 15, -1)
+    found = with_targets(labelled(y, tuple(f"{i}.25" for i in range(15))), source="mine/")
+    assert found.num_classes == classes
+
+
 def test_what_is_asked_for_is_done():
     numbers = with_targets(labelled(np.arange(NODES) % 3), "regression")
     assert numbers.num_targets == 1

@@ -89,7 +89,8 @@ def _task_of(graph: Graph, source: str) -> TargetKind:
             f"{source}: the labels are dates, such as {names[0]}; {_how_to_label(graph, source)}, "
             "or learn every date as a class with --task classification."
         )
-    if len(names) <= _MANY_CLASSES or (2 * len(names) <= counted and whole):
+    are_few, repeat = len(names) <= _MANY_CLASSES, 2 * len(names) <= counted
+    if (are_few and repeat) or (whole and (are_few or repeat)):
         return "classification"
     if are_numbers:
         return "regression"
