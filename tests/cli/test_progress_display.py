@@ -107,6 +107,17 @@ def test_the_time_left_is_told_as_a_bound(monkeypatch):
     assert stage.times(ended=False) == "0:51"
 
 
+def test_the_time_left_forgets_what_checkpoints_held(monkeypatch):
+    """Runs in lanes go on one after the other, each with a jump."""
+    now = [0.0]
+    monkeypatch.setattr(progress_display.time, "monotonic", lambda: now[0])
+    stage = progress_display._Stage("mine", 10_000, "loss")
+    for done in (1000, 2000, 3000, *range(3001, 3201)):
+        now[0] += 1.0
+        stage.update(done, 0.5)
+    assert stage.times(ended=False) == "3:23, at most 1:53:20 left"
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_no_color(wanted, monkeypatch):
     screen = terminal(monkeypatch)

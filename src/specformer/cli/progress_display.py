@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -16,6 +17,8 @@ from specformer.cli.output import EVERY, clear_line, printable, since_heartbeat,
 from specformer.errors import SpecformerError
 from specformer.training.runs.progress import Progress, Silent, Update
 
+#: Updates that the time left is estimated from.
+_RECENT = 100
 #: Least characters of a bar with text beside it, and most.
 _SHORT_BAR, _LONG_BAR = 5, 40
 
@@ -39,13 +42,12 @@ class _Stage:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.figures = 0, ""
         self._started = time.monotonic()
-        #: The first update: a run that continues from a checkpoint does not begin at 0.
-        self._first: tuple[int, float] | None = None
-        self._last = self._started
+        #: The last updates: runs that continue from checkpoints do not begin at 0.
+        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)
 
     def update(self, done: int, figure: float, **others: float) -> None:
-        self.done, self._last = done, time.monotonic()
-        self._first = self._first or (done, self._last)
+        self.done = done
+        self._recent.append((done, time.monotonic()))
         shown = {self.unit: figure, **others}
         self.figures = " · ".join(
             f"{name.replace('_', ' ')} {value:.3g}".strip() for name, value in shown.items()
@@ -61,11 +63,12 @@ class _Stage:
         return f"{self.done:,}/{self.total:,}" if self.total > 1 else ""
 
     def times(self, ended: bool) -> str:
-        """The time so far and, estimated from the steps so far, the most time left."""
-        if ended or self._first is None or self.done <= self._first[0]:
+        """The time so far and, estimated from the last steps, the most time left."""
+        if ended or not self._recent or self.done <= self._recent[0][0]:
             return clock(self.elapsed)
-        pace = (self._last - self._first[1]) / (self.done - self._first[0])
-        left = pace * (self.total - self.done) - (time.monotonic() - self._last)
+        (before, began), (_, last) = self._recent[0], self._recent[-1]
+        pace = (last - began) / (self.done - before)
+        left = pace * (self.total - self.done) - (time.monotonic() - last)
         if left <= 0 and self.done < self.total:  # slower than before: no estimate
             return clock(self.elapsed)
         return f"{clock(self.elapsed)}, at most {clock(max(0.0, left))} left"
