@@ -57,6 +57,20 @@ def test_overlapping_intervals_are_told():
     assert close.endswith("1.0 points above GCN, though the intervals overlap.")
 
 
+def test_no_model_of_equal_ones_is_called_the_best():
+    rows = [node("a", "mlp", 0.1 + 0.2), node("a", "gcn", 0.3), node("a", "specformer", 0.2)]
+    for each in (rows, rows[::-1]):
+        assert summary({"nodes": each}) == (
+            "On a, GCN and MLP are each right for 30.0% of the test nodes."
+        )
+        named = [row | {"metric": "rocauc"} for row in each]
+        assert (
+            summary({"nodes": named}) == "On a, GCN and MLP share the best test ROC-AUC of 0.300."
+        )
+    close = summary({"nodes": [node("a", "mlp", 0.9), node("a", "gcn", 0.9001)]})
+    assert "GCN is right for 90.0% of the test nodes, less than 0.1 points above MLP" in close
+
+
 def test_many_data_sets_are_counted():
     rows = [node(name, "specformer", 0.9) for name in "abcd"]
     rows += [node(name, "gcn", 0.95 if name == "d" else 0.8) for name in "abcd"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -217,6 +218,26 @@ def test_a_difference_that_is_always_the_same_is_not_called_none() -> None:
     told = verdict({**result, "is_one_split": False, "failures": []})
     assert told.endswith("To MLP the difference is the same in every split: there is no test.")
     assert "told apart" not in told
+
+
+def test_equal_models_have_one_order_everywhere(tmp_path: Path) -> None:
+    graph = csbm(0.8, num_nodes=120, num_features=2, seed=3)
+    classes = np.eye(2, dtype=np.float32)[graph.y]
+    write_npz(tmp_path / "easy.npz", replace(graph, x=classes))
+    for models in (["mlp", "gat", "gcn"], ["gcn", "mlp", "gat"]):
+        found = compare(
+            tmp_path / "easy.npz", models, runs=2, changes=["schedule.epochs=60"], device="cpu",
+            out=tmp_path / models[0],
+        )  # fmt: skip
+        assert {row["test"]["mean"] for row in found.rows} == {1.0}
+        assert [row["model"] for row in found.rows] == ["gat", "gcn", "mlp"]
+        pairs = [(each["model"], each["against"]) for each in found.differences]
+        assert pairs == [("gat", "gcn"), ("gat", "mlp"), ("gcn", "mlp")]
+        picture = found.report.read_text().split("best on top")[1].split("</svg>")[0]
+        assert re.findall(r">(GAT|GCN|MLP)</text>", picture) == ["MLP", "GCN", "GAT"]  # upwards
+        told = verdict(found.result)
+        assert "GAT, GCN and MLP share the best test accuracy, 100.0%." in told
+        assert "GAT cannot be told apart from GCN and MLP (" in told
 
 
 def test_a_graph_in_memory_does_not_replace_another(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from specformer.reports import numbers
 from specformer.reports.sections.report_tables import interval
-from specformer.reports.standings import figure, verdict
-from specformer.reports.variants import KINDS, Entry, Rows, grouped
+from specformer.reports.standings import figure, leaders, listed, verdict
+from specformer.reports.variants import KINDS, Entry, Rows, best_first, grouped
 from specformer.training.evaluation.graph_metrics import metric_named
 
 #: The entries of each filter or data set, the best first.
@@ -43,10 +43,7 @@ def summary(result: Mapping[str, Any]) -> str:
 
 def _ranked(entries: Sequence[Entry], *, lower: bool) -> Ranking:
     measured = grouped(entry for entry in entries if entry.reached.get("mean") is not None)
-    return {
-        name: sorted(group, key=lambda entry: entry.reached["mean"], reverse=not lower)
-        for name, group in measured.items()
-    }
+    return {name: best_first(group, lower=lower) for name, group in measured.items()}
 
 
 def _on_filters(ranking: Ranking) -> str:
@@ -78,11 +75,13 @@ def _by_figures(entries: Sequence[Entry]) -> list[str]:
     for name in dict.fromkeys(str(entry["metric"]) for entry in entries):
         metric = metric_named(name)
         measured = [entry for entry in entries if entry["metric"] == name]
-        for dataset, (best, *others) in _ranked(measured, lower=metric.lower).items():
-            reached = figure(best, best.reached)
-            verb = "has the best" if others else "reaches a"
-            told = f"On {dataset}, {best.look.label} {verb} test {metric.label} of {reached}"
-            if (together := best.get("test_together")) is not None:
+        for dataset, ranked in _ranked(measured, lower=metric.lower).items():
+            best, tied = ranked[0], leaders(ranked)
+            reached = figure(best, best.reached if len(tied) == 1 else {"mean": best.mean})
+            verb = "has the best" if len(ranked) > 1 else "reaches a"
+            verb = "share the best" if len(tied) > 1 else verb
+            told = f"On {dataset}, {listed(tied)} {verb} test {metric.label} of {reached}"
+            if len(tied) == 1 and (together := best.get("test_together")) is not None:
                 told += f"; the mean of its runs’ predictions has {numbers.error(together)}"
             sentences.append(f"{told}.")
     return sentences
@@ -93,12 +92,15 @@ def _on_few(ranking: Ranking) -> str:
     for name, group in ranking.items():
         best, rival = group[0], _rival(group)
         share = numbers.percent(best.reached["mean"])
-        part = f"on {name}, {best.look.label} is right for {share} of the test nodes"
-        if rival:
+        tied = leaders(group)
+        verb = "is" if len(tied) == 1 else "are each"
+        part = f"on {name}, {listed(tied)} {verb} right for {share} of the test nodes"
+        if rival and len(tied) == 1:
             points = 100 * (best.reached["mean"] - rival.reached["mean"])
             reach = 100 * ((interval(best.reached) or 0.0) + (interval(rival.reached) or 0.0))
             overlap = ", though the intervals overlap" if points < reach else ""
-            part += f", {points:.1f} points above {rival.look.label}{overlap}"
+            told = f"{points:.1f}" if points >= 0.05 else "less than 0.1"
+            part += f", {told} points above {rival.look.label}{overlap}"
         parts.append(part)
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

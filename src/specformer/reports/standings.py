@@ -13,7 +13,7 @@ from specformer.errors import RunError
 from specformer.reports import numbers
 from specformer.reports.looks import Look, look
 from specformer.reports.sections.blocks import Cell, Listing, Row, Section, Table
-from specformer.reports.variants import KINDS, Entry, Rows, array_name, kept_arrays
+from specformer.reports.variants import KINDS, Entry, Rows, array_name, best_first, kept_arrays
 from specformer.training.evaluation.graph_metrics import metric_named
 from specformer.training.evaluation.summaries import paired_differences
 from specformer.training.runs.folder import RunFolder
@@ -66,13 +66,18 @@ def p_value(difference: Mapping[str, Any] | None) -> str:
 def verdict(result: Result) -> str:
     """The best model, and which differences hold, in two or three sentences."""
     names, rows = _labels(result), result["rows"]
-    best, metric = names[rows[0]["name"]], metric_named(result["metric"])
-    reached = figure(result, rows[0]["test"])
-    told = [f"On {result['dataset']}, {best} has the best test {metric.label}, {reached}."]
+    metric, best = metric_named(result["metric"]), leaders(Rows.of("rows", result, {}).entries)
+    verb, shown = "has", rows[0]["test"]
+    if len(best) > 1:  # their intervals may differ
+        verb, shown = "share", {"mean": shown["mean"]}
+    reached = figure(result, shown)
+    told = [
+        f"On {result['dataset']}, {listed(best)} {verb} the best test {metric.label}, {reached}."
+    ]
     if len(rows) > 1:
         told.append(_which_hold(result, names))
     if failed := [each["model"] for each in result.get("failures") or ()]:
-        told.append(f"{_listed(failed)} could not be trained.")
+        told.append(f"{listed(failed)} could not be trained.")
     return " ".join(told)
 
 
@@ -94,15 +99,17 @@ def _which_hold(result: Result, names: Mapping[str, str]) -> str:
         holds = "better than" if is_better else "worse than"
         groups[holds if difference["holds"] else "alike"].append(names[row["name"]])
     alike = groups.pop("alike")
-    parts = [f"{word} {_listed(group)}" for word, group in groups.items() if group]
+    parts = [f"{word} {listed(group)}" for word, group in groups.items() if group]
     is_best = result["against"] == result["rows"][0]["name"]
     told = [f"is {' and '.join(parts)}"] if parts else []
-    told += [f"cannot be told apart from {_listed(alike)}"] if alike else []
-    who = "It" if is_best else names[result["against"]]
+    told += [f"cannot be told apart from {listed(alike)}"] if alike else []
+    is_alone = len(leaders(Rows.of("rows", result, {}).entries)) == 1
+    who = "It" if is_best and is_alone else names[result["against"]]
     said = [f"{who} {' and '.join(told)} ({how_tested(result)})."] if told else []
     if untested:
-        listed = _listed(untested)
-        said.append(f"To {listed} the difference is the same in every split: there is no test.")
+        said.append(
+            f"To {listed(untested)} the difference is the same in every split: there is no test."
+        )
     return " ".join(said)
 
 
@@ -114,7 +121,12 @@ def how_tested(result: Result) -> str:
     return f"paired t-test over {result['runs']} {over}; Holm-adjusted p < 0.05"
 
 
-def _listed(names: Sequence[str]) -> str:
+def leaders(ranked: Sequence[Entry]) -> list[str]:
+    """The labels of the best entry and of those with the same figure; ``ranked``: best first."""
+    return [entry.look.label for entry in ranked if entry.mean == ranked[0].mean]
+
+
+def listed(names: Sequence[str]) -> str:
     """Names joined for a sentence: a, b and c."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
@@ -287,7 +299,8 @@ def _paired_listing(name: str, group: Sequence[Entry]) -> Listing:
     measured = "sse" if "filter" in group[0] else group[0].metric.name
     lower = measured == "sse" or group[0].metric.lower
     figures = {
-        f"{look(each['model']).label} ({each['recipe']})": each.reached["values"] for each in group
+        f"{look(each['model']).label} ({each['recipe']})": each.reached["values"]
+        for each in best_first(group, lower=lower)
     }
     shared = len(set(group[0].get("splits") or ())) > 1
     rows = [
@@ -298,7 +311,7 @@ def _paired_listing(name: str, group: Sequence[Entry]) -> Listing:
             p_value(each),
             {True: "holds", False: "may be chance", None: numbers.NONE}[each["holds"]],
         )
-        for each in paired_differences(figures, lower=lower, overlap=_OVERLAP if shared else 0.0)
+        for each in paired_differences(figures, _OVERLAP if shared else 0.0)
     ]
     what = "points of accuracy" if measured == "accuracy" else measured.upper()
     count = len(group[0].reached["values"])
@@ -306,7 +319,7 @@ def _paired_listing(name: str, group: Sequence[Entry]) -> Listing:
         f"{name}: differences in {what} over {count} splits or images, the better run first, with "
         "95% intervals and p-values adjusted for all pairs (paired t-test, Holm"
         + ("; corrected for splits that share data, Nadeau and Bengio)." if shared else ")."),
-        ("Better", "Than", "Difference", "95%", "p", "Verdict"),
+        ("Run", "Compared with", "Difference", "95%", "p", "Verdict"),
         tuple(rows),
     )
 

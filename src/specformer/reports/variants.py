@@ -58,6 +58,37 @@ class Entry(dict[str, Any]):
         """Its main figures: mean, interval and values; empty if it has none."""
         return self.get("sse" if "filter" in self else "test") or {}
 
+    @property
+    def mean(self) -> float:
+        """Its main figure, without the last digits, in which the sums of equal ones may differ."""
+        return _without_rounding(self.reached["mean"])
+
+
+def best_first(entries: Iterable[Entry], *, lower: bool) -> list[Entry]:
+    """Entries by their main figures, then by those on validation data, then by their names.
+
+    ``lower``: whether less is better.
+
+    Example:
+        >>> tied = [{"model": model, "test": {"mean": 0.9}} for model in ("mlp", "gcn")]
+        >>> [
+        ...     entry["model"]
+        ...     for entry in best_first(Rows.of("r", {"r": tied}, {}).entries, lower=True)
+        ... ]
+        ['gcn', 'mlp']
+    """
+    sign = 1.0 if lower else -1.0
+
+    def place(entry: Entry) -> tuple[float, float, str]:
+        val = (entry.get("val") or {}).get("mean") or 0.0
+        return sign * entry.mean, sign * _without_rounding(val), entry.look.label.lower()
+
+    return sorted(entries, key=place)
+
+
+def _without_rounding(value: float) -> float:
+    return float(f"{value:.9g}")
+
 
 def looks_of(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Look]:
     """The look of each model and recipe, ours last; a recipe is empty if a row names none.

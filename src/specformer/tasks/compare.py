@@ -19,7 +19,7 @@ from specformer.errors import ConfigError, RunError, SpecformerError, system_sen
 from specformer.files import user_cache
 from specformer.graphs import Columns, Graph, as_graph, write_npz
 from specformer.reports.html import write_report
-from specformer.reports.variants import array_name
+from specformer.reports.variants import Rows, array_name, best_first
 from specformer.tasks.contest import (
     Comparison,
     Contest,
@@ -310,12 +310,12 @@ def _judged(
     entries = {name: result[kind][0] for name, result in found.items()}
     is_fixed = len({split.test.tobytes() for split in splits}) == 1
     overlap = 0.0 if is_fixed else float(splits[0].test.sum() / splits[0].train.sum())
+    measured = [{**result, "name": name} for name, result in found.items()]
+    ranked = best_first(Rows.of("rows", {"rows": measured}, {}).entries, lower=metric.lower)
+    names = [entry["name"] for entry in ranked]
     differences = paired_differences(
-        {name: result["test"]["values"] for name, result in found.items()},
-        lower=metric.lower,
-        overlap=overlap,
+        {name: found[name]["test"]["values"] for name in names}, overlap
     )
-    names = sorted(found, key=lambda name: metric.score(found[name]["test"]["mean"]))
     chosen = names[0] if against is None or against not in found else against
     return {
         "title": f"Models compared on {first['dataset']}",

@@ -208,7 +208,7 @@ def test_errors_stand_over_spreads_beside_the_line_where_they_are_equal():
     np.testing.assert_array_equal(ours.get_xydata(), rows[:, :2])
 
 
-def test_accuracy_plot_ranks_models_with_intervals():
+def test_accuracy_plot_has_the_first_model_on_top_with_its_interval():
     results = {
         OURS: {"mean": 0.9, "ci95": 0.02, "values": [0.88, 0.92]},
         "gcn": {"mean": 0.7, "ci95": None},

@@ -295,17 +295,16 @@ def spread_plot(bins: Mapping[Named, np.ndarray], *, title: str = "") -> Figure:
 
 @styled
 def accuracy_plot(results: Mapping[Named, Mapping[str, Any]], *, title: str = "") -> Figure:
-    """Models with their 95% intervals, best on top; each run is a faint dot.
+    """Models with their 95% intervals, the first on top; each run is a faint dot.
 
     ``results``: model, or its look, to ``{"mean", "ci95", "values"}`` as fractions of 1.
     """
-    ranked = sorted(results, key=lambda model: results[model]["mean"])
-    looks = [look(model) for model in ranked]
+    upwards = [(look(model), result) for model, result in results.items()][::-1]
+    looks = [style for style, _ in upwards]
     left = label_width(style.label for style in looks)
     height = 0.85 + 0.31 * max(2, len(looks))
     figure, (axis,) = panels(max(_PANEL[0], left + _INNER), height, left=left)
-    for row, (style, model) in enumerate(zip(looks, ranked, strict=True)):
-        result = results[model]
+    for row, (style, result) in enumerate(upwards):
         runs = 100 * np.asarray(result.get("values") or [], dtype=float)
         axis.scatter(runs, np.full(len(runs), row), s=28, color=style.color, alpha=0.35, lw=0)
         low, high = interval95(result["mean"], result.get("ci95") or 0.0)

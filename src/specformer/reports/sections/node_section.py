@@ -22,7 +22,7 @@ from specformer.reports.sections.report_tables import (
     mean_over,
     prepared_features,
 )
-from specformer.reports.variants import Entry, Rows
+from specformer.reports.variants import Entry, Rows, best_first
 from specformer.training.evaluation.graph_metrics import METRICS
 
 
@@ -183,9 +183,8 @@ def _accuracies(rows: Rows) -> Iterator[Block]:
 def accuracies(rows: Rows) -> Iterator[Picture]:
     """Test accuracies with intervals, one picture per data set."""
     for name, group in rows.groups.items():
-        results = {
-            entry.look: entry.reached for entry in group if entry.reached.get("mean") is not None
-        }
+        measured = [entry for entry in group if entry.reached.get("mean") is not None]
+        results = {entry.look: entry.reached for entry in best_first(measured, lower=False)}
         if results:
             figure = accuracy_plot(results, title=name)
             yield picture(figure, f"{name}: test accuracy of {pictures.model_names(results)}.")

@@ -138,20 +138,18 @@ def holm(chances: Sequence[float | None]) -> list[float | None]:
 
 
 def paired_differences(
-    figures: Mapping[str, Sequence[float]], *, lower: bool = False, overlap: float = 0.0
+    figures: Mapping[str, Sequence[float]], overlap: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Every pair of models, the better one first, adjusted for all of them together.
+    """Every pair of models, in their order, adjusted for all of them together.
 
     As all pairs count, any of them may be picked after the figures are known, such as the best
-    model against the others. ``lower``: whether less is better.
+    model against the others.
 
     Each pair has ``model``, ``against``, ``mean`` (the first's figure minus the other's), ``ci95``,
     ``p``, ``p_holm`` (see :func:`holm`) and ``holds``: whether that is below 0.05, None where
     there is no p-value.
     """
-    sign = 1.0 if lower else -1.0
-    ranked = sorted(figures, key=lambda name: sign * float(np.mean(figures[name])))
-    pairs = list(combinations(ranked, 2))
+    pairs = list(combinations(figures, 2))
     found = [paired_difference(figures[one], figures[other], overlap) for one, other in pairs]
     adjusted = holm([each["p"] for each in found])
     return [
