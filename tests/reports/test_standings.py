@@ -96,6 +96,18 @@ def test_only_settings_that_differ_are_listed(tmp_path):
     )  # fmt: skip
 
 
+def test_settings_are_those_of_the_form_that_was_taken(tmp_path):
+    auto = {"form": "auto", "model": {"epsilon": 100.0}, "forms": {"deep": {}, "paper": {}}}
+    runs = {}
+    for form, epsilon in (("deep", 10.0), ("paper", 100.0)):
+        runs[form] = RunFolder.create(tmp_path / form, {"seed": 0, "settings": auto})
+        used = {"form": form, "model": {"epsilon": epsilon}, "forms": {}, "idle": form}
+        runs[form].write_result({"settings": used})
+    assert differing_settings(runs).rows == (
+        ("form", "deep", "paper"), ("model.epsilon", "10.0", "100.0"),
+    )  # fmt: skip
+
+
 def test_settings_of_one_model_alone_are_no_difference_to_another(tmp_path):
     settings = {
         "a": {"forms": {"paper": {}}, "rate": 1},

@@ -326,10 +326,18 @@ def _paired_listing(name: str, group: Sequence[Entry]) -> Listing:
 
 def differing_settings(runs: Mapping[str, RunFolder]) -> Listing:
     """The settings that are not the same in all runs; of several models, only those all have."""
-    configs = [run.config() for run in runs.values()]
+    configs = [_config(run) for run in runs.values()]
     is_shared = len({config.get("model") for config in configs}) > 1
     rows = tuple(_differing(configs, is_shared))
     return Listing("Settings that differ.", ("Setting", *runs), rows, aside=True)
+
+
+def _config(run: RunFolder) -> dict[str, Any]:
+    """A run's configuration with the settings that were used: those of the form it took."""
+    config = run.config()
+    used = (run.result().get("settings") if run.is_finished else None) or {}
+    settings = {key: used.get(key, value) for key, value in config.get("settings", {}).items()}
+    return {**config, "settings": settings}
 
 
 def _differing(
