@@ -84,6 +84,17 @@ def test_links_are_trained_by_the_command_that_is_told(call, sources: Path) -> N
     assert (status, json.loads(out)["task"]) == (0, "links")
 
 
+def test_help_says_on_how_many_splits_links_are_judged(call, sources: Path) -> None:
+    words = ("one.npz", "--task", "links", "--set", "schedule.epochs=2", "--json", "--quiet")
+    few = ("--model", "gcn", "--trials", 1, "--splits", 1, "--finalists", 1)
+    _, tuned, _ = call("tune", *words, *few)
+    _, compared, _ = call("compare", *words, "--models", "gcn,mlp")
+    counts = {"tune": json.loads(tuned)["splits"], "compare": json.loads(compared)["runs"]}
+    for command, count in counts.items():
+        _, told, _ = call(command, "--help")
+        assert f"links: {count};" in " ".join(told.replace("│", " ").split())
+
+
 def test_two_searches_do_not_share_a_folder(call, sources: Path) -> None:
     words = ["tune", "one.npz", *FAST, *FEW, "--out", "search", "-q"]
     with RunFolder("search").held():

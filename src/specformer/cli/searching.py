@@ -51,7 +51,10 @@ def tune(
     ] = 3,
     runs: Annotated[
         int | None,
-        typer.Option(help="Splits that the finalists train on. (default: 10; molecules: 3)"),
+        typer.Option(
+            help="Splits that the finalists train on. (default: 10, or those in the file; "
+            "links: 5; molecules: 3)"
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
@@ -138,7 +141,9 @@ def compare(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(help="How many splits. (default: 10, or those in the file; molecules: 3)"),
+        typer.Option(
+            help="How many splits. (default: 10, or those in the file; links: 5; molecules: 3)"
+        ),
     ] = None,
     against: Annotated[
         str | None,
