@@ -269,6 +269,22 @@ def test_a_subtitle_has_a_line_of_its_own():
         np.testing.assert_allclose(boxes[0].size, plain.axes[0].get_window_extent().size)
 
 
+@pytest.mark.parametrize("title", ["cora", "cornell-texas", "my-customers-2024", "a" * 26])
+def test_a_note_does_not_run_into_the_heading(title):
+    eigenvalues = np.linspace(0, 2, 9)
+    for figure in (
+        plots.attention_image(np.ones((9, 9)) / 9, eigenvalues, title=title),
+        plots.curves_plot({"gcn": np.geomspace(1, 90, 40)}, title=title),
+    ):
+        figure.canvas.draw()
+        texts = {text.get_text(): text for text in figure.axes[0].findobj(Text)}
+        note = next(text for text in texts if text.startswith(("full colour", "logarithmic")))
+        heading, beside = (texts[text].get_window_extent() for text in (title, note))
+        assert not heading.overlaps(beside)
+        assert max(heading.y1, beside.y1) <= figure.bbox.y1
+        assert heading.x1 <= figure.bbox.x1
+
+
 def test_names_of_tiles_do_not_run_into_each_other():
     image = np.random.default_rng(0).random((8, 8))
     looks = [look(OURS).by_recipe(name, n) for n, name in enumerate(("paper", "projected"))]

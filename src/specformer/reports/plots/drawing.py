@@ -34,6 +34,8 @@ _APART = 0.09
 SERIES = "series:"
 #: Height in inches of a line of text below a heading.
 _LINE = 0.17
+#: Mean width in inches of a letter in a heading and in a note.
+_HEADING, _NOTE = 0.095, 0.07
 #: Used while a figure is built and while it is written. A dollar sign in a user's title stays one,
 #: and text stays text in an SVG.
 RC: dict[Any, Any] = {
@@ -96,8 +98,14 @@ def panels(
 def add_title(axis: Axes, title: str, note: str = "", subtitle: str = "") -> None:
     """Draw a small heading at the panel's left edge, and a note at its right.
 
-    If there is a subtitle, it is a line below the heading, for which the figure grows.
+    If there is a subtitle, it is a line below the heading, for which the figure grows. So is a note
+    that has no room beside the heading.
     """
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    room = axis.get_position(original=True).width * figure.get_size_inches()[0]
+    if note and not subtitle and _HEADING * len(title) + _NOTE * len(note) > room:
+        note, subtitle = "", note
     if note:
         axis.set_title(note, loc="right", fontsize=8.5, color=MUTED, pad=7)
     if subtitle:

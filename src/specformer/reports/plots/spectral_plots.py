@@ -311,8 +311,9 @@ def energy_plot(shares: np.ndarray, *, title: str = "") -> Figure:
 def attention_image(matrix: np.ndarray, eigenvalues: np.ndarray, *, title: str = "") -> Figure:
     """How much each eigenvalue (row) attends to each eigenvalue (column), ``[m, m]``.
 
-    Full colour, beside the heading, is the strongest, or four times the mean if all are about
-    equal. The colour map starts transparent, so that the picture fits light and dark pages.
+    Full colour, whose value is next to the heading, is the strongest, or four times the mean if all
+    are about equal. The colour map starts transparent, so that the picture fits light and dark
+    pages.
     """
     figure, (axis,) = panels(3.0, 3.0)
     clear = LinearSegmentedColormap.from_list("heat", [f"{HEAT}00", f"{HEAT}ff"])
