@@ -61,6 +61,22 @@ def test_runs_on_different_images_are_not_laid_over_each_other(tmp_path):
     assert "Squared error" in render_comparison(runs)
 
 
+def test_costs_name_the_recipes_and_not_the_runs(tmp_path):
+    result, arrays = example()
+    nodes = [each for each in result["nodes"] if each["model"] == "specformer"][:1]
+    runs = [
+        write_run(
+            tmp_path / name, {"nodes": [{**nodes[0], "recipe": recipe, "form": "deep-3"}]}, arrays
+        )
+        for name, recipe in (("one", "default"), ("two", "quick.yaml"))
+    ]
+    page = render_comparison(runs)
+    costs = page[page.index("What it took") :]
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", costs[costs.index("<tbody>") :])
+    assert [cell for cell in cells if "deep-3" in cell] == ["default, deep-3", "quick.yaml, deep-3"]
+    assert "Specformer (one)" in costs
+
+
 def test_paired_differences_are_corrected_and_told(pair):
     page = render_comparison(pair)
     one, two = (run.result()["nodes"][0]["test"]["values"] for run in pair)

@@ -238,8 +238,9 @@ def merged_runs(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], dict[str, np
             entries = Rows.of(kind, result, arrays_here).entries
             several = len({entry.get("recipe") for entry in entries}) > 1
             for entry in entries:
-                own = f"{name}, {entry['recipe']}" if several else name
-                merged[kind].append({**entry, "recipe": own})
+                recipe = entry.get("recipe")
+                own = f"{name}, {recipe}" if several else name
+                merged[kind].append({**entry, "recipe": own, "trained_by": recipe})
                 where = f"{kind}/{entry.where}/{array_name(entry['model'], own)}"
                 arrays |= {f"{where}/{what}": array for what, array in entry.arrays.items()}
         for key, array in arrays_here.items():

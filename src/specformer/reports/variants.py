@@ -50,8 +50,12 @@ class Entry(dict[str, Any]):
 
     @property
     def trained_by(self) -> str:
-        """The recipe and, if it tries several forms, the one taken; empty if there is none."""
-        return ", ".join(filter(None, (self.get("recipe"), self.get("form"))))
+        """The recipe and, if it tries several forms, the one taken; empty if there is none.
+
+        In a table of several runs, ``recipe`` is the run's name, and ``trained_by`` the recipe.
+        """
+        recipe = self.get("trained_by", self.get("recipe"))
+        return ", ".join(filter(None, (recipe, self.get("form"))))
 
     @property
     def reached(self) -> Mapping[str, Any]:

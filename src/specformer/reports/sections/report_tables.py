@@ -141,7 +141,7 @@ def costs(rows: Rows) -> Table:
         lines.append(Row(style, cells))
     over = f", over all {'filters' if of_filters else 'data sets'}" if len(rows.groups) > 1 else ""
     columns = ("Recipe", "Parameters", "Runs", "Mean epochs", "Training, all runs")
-    told = 0 if any(entry.get("recipe") for entry in rows.entries) else 1
+    told = 0 if any(entry.trained_by for entry in rows.entries) else 1
     kept = tuple(Row(line.look, line.cells[told:]) for line in lines)
     return Table(f"What it took{over}.", columns[told:], kept, in_standings=True)
 
