@@ -95,12 +95,16 @@ def test_targets_are_chosen_by_name(call, here: Path) -> None:
         (["own.csv", "--label", "x"], "`--label` applies to single graphs only; own.csv is a set"),
         (["photographs", "--id", "x"], "`--id` applies to single graphs and molecules only; photo"),
         (["clubs.graphml", "--targets", "x"], "`--targets` applies to molecules only; clubs"),
+        (["club", "--targets", "x"], "`--targets` applies to molecules only; club is a single"),
+        (["club", "--smiles-column", "x"], "`--smiles-column` applies to molecules only; club is"),
         (["own.csv", "--targets", ","], "--targets: name at least one column."),
     ],
 )
 def test_options_that_do_not_apply_are_refused(words, message, call, here: Path) -> None:
     (here / "own.csv").write_text("smiles,y\nCCO,1\n")
     write_graphml(here / "clubs.graphml")
+    (here / "club").mkdir()
+    (here / "club" / "edges.csv").write_text("source,target\na,b\n")
     status, _, err = call("train", *words)
     assert status == 2
     assert f"Error: {message}" in err

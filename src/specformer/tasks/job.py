@@ -202,7 +202,8 @@ def source_kind(source: str, columns: Columns | None = None) -> Kind:
     if source not in _NAMES and not path.exists():
         raise DataNotFoundError(unknown_set(source, _NAMES))
     said = columns or Columns()
-    many = said.smiles is not None or (holds_many(source) and said.source is None)
+    is_named = said.smiles is not None and path.is_file()  # a folder has no column of molecules
+    many = is_named or (holds_many(source) and said.source is None)
     known = is_table(path) or not path.suffix or file_ending(path) in GRAPH_FILES
     if not many and path.is_file() and not known:
         convert = _CONVERT.get(file_ending(path), "")
