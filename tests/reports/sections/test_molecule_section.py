@@ -7,6 +7,8 @@ import pytest
 
 from specformer.reports.findings import summary
 from specformer.reports.sections import pictures
+from specformer.reports.sections.blocks import Figure
+from specformer.reports.sections.molecule_section import molecule_section
 from specformer.reports.variants import Rows
 
 CURVE = np.abs(np.random.default_rng(0).standard_normal((5, 2, 3))) + 0.1
@@ -84,6 +86,29 @@ def test_predictions_of_classes_have_a_picture_a_target() -> None:
     assert len(found) == 2
     assert [line.label for line in found[0].key] == ["GIN", "GCN"]
     assert not list(pictures.predicted(rows_of(rows, {})))
+
+
+@pytest.mark.parametrize(
+    ("more", "raised"),
+    [
+        ({"targets": ["a", "b"]}, "raise the prediction,"),
+        ({"classes": ["a", "b"]}, "raise the prediction,"),
+        ({"classes": ["a", "b", "c"]}, "raise the score of the predicted class,"),
+    ],
+)
+def test_drawn_graphs_say_of_which_target_they_are(more: dict, raised: str) -> None:
+    drawn = {  # two graphs of two nodes each
+        "names": np.array(["0", "1"]), "smiles": np.array(["", ""]), "told": np.ones((2, 2)),
+        "worst": np.array([True, False]), "sizes": np.array([2, 2]),
+        "edges": np.array([[0, 0], [1, 1]]), "num_edges": np.array([1, 1]),
+        "contributions": np.ones(4),
+    }  # fmt: skip
+    arrays = {f"molecules/mine/specformer/drawn/{name}": array for name, array in drawn.items()}
+    section = molecule_section(rows_of([entry("mine", "mae") | more], arrays))
+    captions = {block.title: block.caption for block in section.blocks if isinstance(block, Figure)}
+    for title in ("Largest errors", "Smallest errors"):
+        assert ", of the first target. " in captions[title]
+        assert raised in captions[title]
 
 
 def test_filters_and_attention_of_ours() -> None:

@@ -23,10 +23,12 @@ def molecule_section(rows: Rows) -> Section:
     drawn_ones = rows.having("drawn/smiles", ours=True)
     chemical = any(entry.arrays["drawn/smiles"].any() for entry in drawn_ones)
     thing, part = ("molecule", "atom") if chemical else ("graph", "node")
+    has_classes = any(len(entry.get("classes") or ()) > 2 for entry in rows.entries)
+    raised = "score of the predicted class" if has_classes else "prediction"
     drawn = (
-        f"{of_first}. Orange {part}s raise the prediction, blue ones lower it: the difference that "
-        f"it makes to know nothing of {'an' if chemical else 'a'} {part} but its place. Point at "
-        "one to read it."
+        f"{of_first}, of the first target. Orange {part}s raise the {raised}, blue ones lower it: "
+        f"the difference that it makes to know nothing of {'an' if chemical else 'a'} {part} but "
+        "its place. Point at one to read it."
     )
     filters = (
         f"What the first filter makes of the eigenvalues of some test {thing}s, by head{of_first}. "
