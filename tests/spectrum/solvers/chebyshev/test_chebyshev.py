@@ -173,6 +173,54 @@ def test_a_start_that_is_right_already_is_checked_all_the_same(products: list) -
     assert products[1].products < cold
 
 
+def exact_pairs(graph: nx.Graph, n: int) -> tuple[Array, torch.Tensor]:
+    """All eigenpairs, by NumPy; zero on nodes added to make n."""
+    values, vectors = np.linalg.eigh(normalised_laplacian(adjacency(graph)).toarray())
+    return values, torch.as_tensor(np.pad(vectors, ((0, n - len(values)), (0, 0))))
+
+
+def grown(added: nx.Graph, weight: float = 0.0) -> tuple[nx.Graph, nx.Graph]:
+    """A graph, and the same with nodes added at the end."""
+    old = nx.watts_strogatz_graph(300, 6, 0.1, seed=0)
+    new = nx.disjoint_union(old, added)
+    if weight:
+        new.add_edge(0, 300, weight=weight)
+    return old, new
+
+
+def rewired() -> tuple[nx.Graph, nx.Graph]:
+    """The same nodes, half of them with other edges."""
+    parts = nx.random_regular_graph(4, 150, seed=1), nx.circulant_graph(150, [1, 2])
+    old, new = (nx.disjoint_union(nx.cycle_graph(400), part) for part in parts)
+    return old, new
+
+
+@pytest.mark.parametrize("columns", [20, 36, 60, None])
+@pytest.mark.parametrize("ask", [(20, 0), (5, 5)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        grown(nx.path_graph(60)),
+        grown(nx.cycle_graph(60)),
+        grown(nx.path_graph(60), weight=1e-8),
+        grown(nx.path_graph(600)),  # all wanted pairs are new
+        rewired(),
+    ],
+)
+def test_pairs_orthogonal_to_the_start_are_found(
+    change: tuple[nx.Graph, nx.Graph], ask: tuple[int, int], columns: int | None
+) -> None:
+    old, new = change
+    laplacian = normalised_laplacian(adjacency(new))
+    exact = np.linalg.eigvalsh(laplacian.toarray())
+    values, vectors = exact_pairs(old, len(exact))
+    start = values[:columns], vectors[:, :columns]
+    found, _ = solve(laplacian, *ask, start=start)
+    low = len(found) if not ask[1] else int((found < 1.0).sum())
+    np.testing.assert_allclose(found[:low], exact[:low], atol=1e-9)
+    np.testing.assert_allclose(found[low:], exact[len(exact) - len(found) + low :], atol=1e-9)
+
+
 class KilledError(Exception):
     """Stands for a signal."""
 
@@ -210,6 +258,19 @@ def test_a_killed_solve_goes_on(
     np.testing.assert_allclose(values, whole, atol=1e-12)
     assert max_residual(LAPLACIAN, torch.as_tensor(values), vectors) < 1e-9
     assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_refresh_misses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subspace, "SAVE_EVERY", 0.0)
+    old, new = grown(nx.path_graph(60))
+    laplacian = normalised_laplacian(adjacency(new))
+    state, start = tmp_path / "state", exact_pairs(old, len(new))
+    with pytest.raises(KilledError):
+        solve(laplacian, 20, 0, start=start, state=state, progress=kill_after(1))
+    assert len(list(tmp_path.iterdir())) == 1
+    values, _ = solve(laplacian, 20, 0, state=state)
+    exact = np.linalg.eigvalsh(laplacian.toarray())
+    np.testing.assert_allclose(values, exact[: len(values)], atol=1e-12)
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "another solve's"])

@@ -23,6 +23,7 @@ from specformer.spectrum.solvers.chebyshev.blocks import (
     fill_randomly,
     orthonormalise,
     permute_columns,
+    project_out,
     rotate,
 )
 from specformer.spectrum.solvers.chebyshev.filtering import (
@@ -40,7 +41,7 @@ from specformer.spectrum.solvers.problem import Progress
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "specformer.subspace/1"
+FORMAT = "specformer.subspace/2"
 #: Seconds between saved states.
 SAVE_EVERY = 60.0
 #: By precision of the block: the residual ‖Lu − λu‖ at which a pair has converged.
@@ -53,6 +54,8 @@ _MAX_STEPS = 100
 _SEED = 0
 #: How often a stalled solve is changed before it gives up.
 _MAX_STALLS = 4
+#: A start that is not refined after so many steps, and may lack pairs, is dropped.
+_FEW_STEPS = 5
 #: In this many first steps random probes set the edge, not the Ritz values.
 _TRUSTING = 2
 
@@ -91,6 +94,8 @@ class SubspaceSearch:
         self._cut = self._estimate = 0.0
         #: Edge of the last filter, below which it damps.
         self._damped = 0.0
+        #: Columns ``[n, h]`` that the block began with; the others were random. None: all were.
+        self._given: Tensor | None = None
         self._watch = Watch()
 
     def run(self, start: Tensor | None = None) -> tuple[np.ndarray, Tensor]:
@@ -104,7 +109,13 @@ class SubspaceSearch:
             self._lock()
             end, guard = group_end(self._values, self.count, self._equal)
             self._progress(min(self._locked, end), end)
-            if end < len(self._values) and self._settled(end, guard):
+            settled = end < len(self._values) and self._settled(end, guard)
+            if (settled or self.steps > _FEW_STEPS) and self._may_lack(end):
+                logger.info("chebyshev: step %d, the start may lack pairs: again", self.steps)
+                self._sort(end)
+                self._begin(self._basis if settled else None)
+                continue
+            if settled:
                 return self._take(end)
             if self._complete:
                 return self._take(len(self._values))
@@ -137,6 +148,7 @@ class SubspaceSearch:
 
     def _allocate(self, width: int) -> None:
         """Allocate a basis of known vectors and random columns."""
+        self._basis = torch.empty(0)  # frees an older one
         self._basis = empty_block(self.operator, width)
         self._locked = self.known.count
         self.known.write(self._basis)
@@ -144,14 +156,18 @@ class SubspaceSearch:
         self._values, self._residuals = np.ones(width), np.zeros(width)
 
     def _begin(self, start: Tensor | None) -> None:
+        """Begin with the first columns of ``start``; those beyond the cut are always random."""
         n, found = self.operator.shape[0], self.known.count
         self._allocate(min(n, found + block_width(max(self.count - found, 1))))
-        width = self._basis.shape[1]
         self._probe()
-        copied = 0 if start is None else min(start.shape[1], width - found)
+        self._reach, self._given, kept = 0.0, None, 0
         if start is not None:
-            self._basis[:, found : found + copied] = start[:, :copied].to(self._basis)
-        self._filter_first(kept=copied)
+            given = start[:, : self.count].to(self._basis, copy=True)
+            project_out(given, self._basis[:, :found])
+            self._given = given[:, given.norm(dim=0) > 0.5][:, : max(self.count - found, 0)]
+            kept = self._given.shape[1]
+            self._basis[:, found : found + kept] = self._given
+        self._filter_first(kept)
 
     def _probe(self) -> None:
         """Estimate from random vectors where the cut and the end of the block lie."""
@@ -318,6 +334,24 @@ class SubspaceSearch:
         sure = beyond <= max(0.1 * guard, self._tolerance)
         return sure and self._reach >= self._reach_needed
 
+    def _may_lack(self, end: int) -> bool:
+        r"""Whether pairs up to the cut may be missing because the given columns lack them.
+
+        Random columns find the largest of these pairs, one each. If some are left beyond the cut,
+        nothing is missing. Of the wanted eigenvectors U, about
+        :math:`\lVert U \rVert_F^2 - \lVert P U \rVert_F^2` come from random columns, where P
+        projects onto the given ones.
+        """
+        if self._given is None:
+            return False
+        given, found = self._given, self.known.count
+        wanted = self._values[found:] >= self._value_at(end)
+        along = gram(given, self._basis[:, found:]) * given.new_tensor(wanted)
+        inverse = torch.linalg.pinv(gram(given), hermitian=True)
+        inside = float((inverse * (along @ along.mT)).sum())
+        random = len(self._values) - found - given.shape[1]
+        return bool(wanted.sum() - inside > random - 1)
+
     def _crowded(self, end: int) -> bool:
         """Whether copies of the cut fill the block, or half of its columns beyond the cut.
 
@@ -331,11 +365,15 @@ class SubspaceSearch:
         edge = _inside(float(self._values.min()))
         return float(growth(self._value_at(end), edge)) * _MAX_DEGREE < 2.0
 
-    def _take(self, end: int) -> tuple[np.ndarray, Tensor]:
+    def _sort(self, end: int) -> None:
+        """Move the pairs up to the cut to the front; only they stay locked."""
         order = np.argsort(-self._values, kind="stable")
         permute_columns(self._basis, order)
         self._values, self._residuals = self._values[order], self._residuals[order]
         self._locked = end
+
+    def _take(self, end: int) -> tuple[np.ndarray, Tensor]:
+        self._sort(end)
         if self._state is not None and self._state.exists():
             self._save()  # this end is done, the other follows
         return self._values[:end], self._basis[:, :end]
@@ -351,7 +389,8 @@ class SubspaceSearch:
             "values": torch.as_tensor(self._values.copy()),
             "residuals": torch.as_tensor(self._residuals.copy()),
         }
-        numbers = [self._locked, self._reach, (self._cut, self._estimate)]
+        whole = self._given is None
+        numbers = [self._locked, self._reach, (self._cut, self._estimate), whole]
         try:
             write_tensors(self._state, tensors, FORMAT, {"state": json.dumps(numbers)})
         except OSError as error:
@@ -362,7 +401,10 @@ class SubspaceSearch:
         saved = saved_state(self._state, self.operator.shape[0], self.operator.dtype)
         if saved is None:
             return False
-        tensors, (self._locked, self._reach, (self._cut, self._estimate)) = saved
+        tensors, (self._locked, self._reach, (self._cut, self._estimate), whole) = saved
+        if not whole:
+            self._begin(tensors["basis"])
+            return True
         self._basis = tensors["basis"].to(self.operator.device)
         self._values, self._residuals = tensors["values"].numpy(), tensors["residuals"].numpy()
         self._damped = _inside(self._estimate)
