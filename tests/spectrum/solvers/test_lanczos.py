@@ -18,6 +18,7 @@ from tests.spectrum.solvers.solver_contract import SolverContract
 from specformer.errors import SpectrumError
 from specformer.graphs import normalised_laplacian
 from specformer.spectrum import devices
+from specformer.spectrum.eigenpairs import max_residual
 from specformer.spectrum.solvers import lanczos
 from specformer.spectrum.solvers.problem import Problem
 
@@ -38,6 +39,30 @@ def test_every_copy_of_a_repeated_eigenvalue_is_found(caplog: pytest.LogCaptureF
         values, _ = lanczos.solve(Problem(laplacian, 2, 0))
     assert "further copies found after deflation" in caplog.text
     np.testing.assert_allclose(values, np.zeros(30), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_copies_of_one_at_the_cut_are_found(seed: int) -> None:
+    """Where L has the eigenvalue 1, I − L has 0, which ARPACK may not find."""
+    drawn = np.random.default_rng(seed)
+    sizes = drawn.integers(20, 50, 3).tolist()
+    between = np.full((3, 3), 0.02) + 0.88 * np.eye(3)
+    graphs = [
+        nx.disjoint_union_all(map(nx.complete_graph, sizes)),
+        nx.barbell_graph(sizes[0], 6),
+        nx.stochastic_block_model(sizes, between, seed=seed),
+    ]
+    graph = nx.convert_node_labels_to_integers(graphs[seed % 3])
+    for node in range(len(graph), len(graph) + int(drawn.integers(2, 6))):
+        graph.add_edges_from([(0, node)] if seed % 2 else [])
+        graph.add_node(node)
+    laplacian = normalised_laplacian(adjacency(graph))
+    exact = np.linalg.eigvalsh(laplacian.toarray())
+    pairs = max(1, int((exact < 1.0 - 1e-9).sum()) + int(drawn.integers(0, 2)))
+    values, vectors = lanczos.solve(Problem(laplacian, pairs, 0))
+    np.testing.assert_allclose(values, exact[: len(values)], atol=1e-9)
+    assert len(values) == (exact <= exact[pairs - 1] + 1e-9).sum()
+    assert max_residual(laplacian, torch.as_tensor(values.copy()), vectors) < 1e-9
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,11 @@ def _arpack(
 
     def product(vector: np.ndarray) -> np.ndarray:
         vector = vector.ravel()
-        out = matrix @ vector
-        # Directions found before are moved to -3, below every eigenvalue in [-1, 1].
+        # Eigenvalues in [-1, 1] move to [1, 3]: ARPACK may not find an eigenvalue 0.
+        out = matrix @ vector + 2.0 * vector
+        # Directions found before are moved to -1, below all others.
         coefficients = found.T @ vector
-        out -= found @ (found.T @ out + 3.0 * coefficients)
+        out -= found @ (found.T @ out + coefficients)
         return np.asarray(out)
 
     operator = spla.LinearOperator((n, n), matvec=product, dtype=np.float64)
@@ -124,7 +125,7 @@ def _arpack(
     for basis in (max(2 * count + 1, 20), max(4 * count + 1, 40)):
         try:
             values, vectors = spla.eigsh(
-                operator if found.shape[1] else matrix,
+                operator,
                 k=count,
                 which="LA",
                 v0=start,
@@ -136,5 +137,5 @@ def _arpack(
             logger.info("lanczos: ARPACK stopped (%s)", error)
             continue
         order = np.argsort(-values)
-        return values[order], vectors[:, order]
+        return values[order] - 2.0, vectors[:, order]
     raise SpectrumError(f"ARPACK did not converge for {count} eigenpairs of {n:,} nodes.")
