@@ -263,3 +263,26 @@ def test_what_is_not_finite_is_refused_whatever_its_checksum(
     again = decompose(GRID, cache=tmp_path)
     assert len(solves) == 2
     assert torch.equal(again.eigenvectors, good.eigenvectors)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_shards_in_the_cache_stay_when_their_folder_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, linked: bool
+) -> None:
+    if not linked:
+
+        def refused(link: Path, target: Path) -> None:
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(target), None, str(link))
+
+        monkeypatch.setattr(Path, "hardlink_to", refused)
+    graph = sp.block_diag([GRID, sp.csr_array((4, 4))], format="csr")  # four isolated nodes
+    one, zero = (decompose(graph, k=6, isolated=isolated) for isolated in ("one", "zero"))
+    out = tmp_path / "out"
+    one.save(f"{out}/")
+    cache.link_shards(cache.rows_folder(tmp_path, "name"), out)
+    zero.save(f"{out}/")
+    found = cache.fetch(tmp_path, ["name"], one.report.graph)
+    assert found is not None
+    laplacian = sp.csgraph.laplacian(sp.csr_array(GRID), normed=True).toarray()
+    exact = np.sort(np.append(np.linalg.eigvalsh(laplacian), np.ones(4)))
+    np.testing.assert_allclose(found.eigenvalues, exact[: found.num_eigenpairs], atol=1e-6)

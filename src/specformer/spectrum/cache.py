@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -59,16 +60,19 @@ def rows_folder(folder: str | Path, name: str) -> Path:
 
 
 def link_shards(kept: Path, folder: Path) -> None:
-    """Link shards of another folder into the cache; checksums tell if they are altered."""
-    with suppress(OSError):  # without links the result is only not cached
+    """Link shards of another folder into the cache; checksums tell if they are altered.
+
+    On another disk they are copied: a symbolic link would find what the folder has later.
+    """
+    with suppress(OSError):  # without them the result is only not cached
         emptied(kept)
         for path in sorted(folder.resolve().iterdir(), key=lambda path: path.name == INDEX):
             link = kept / path.name
             link.unlink(missing_ok=True)
             try:
                 link.hardlink_to(path)
-            except OSError:  # on another disk
-                link.symlink_to(path)
+            except OSError:
+                shutil.copyfile(path, link)
 
 
 def fetch(
