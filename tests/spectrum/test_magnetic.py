@@ -48,6 +48,16 @@ def test_the_laplacian_is_its_definition_from_every_source() -> None:
         np.testing.assert_allclose(found.toarray(), dense_laplacian(0.2), atol=1e-12)
 
 
+@pytest.mark.parametrize(("edges", "n"), [([[], []], 3), ([[0], [0]], 1), ([[0, 1], [0, 1]], 2)])
+def test_a_laplacian_without_entries_has_the_eigenvalue_zero(edges: list, n: int) -> None:
+    ends = torch.tensor(edges, dtype=torch.long)
+    assert magnetic_laplacian(ends, 0.25, n, isolated="zero").toarray().tolist() == [[0.0] * n] * n
+    spectrum = sf.decompose(ends, n, charge=0.25, isolated="zero")
+    assert spectrum.eigenvalues.tolist() == [0.0] * n
+    stored = sf.AddSpectrum(charge=0.25, isolated="zero")(Data(edge_index=ends, num_nodes=n))
+    assert stored.spectrum.eigenvalues.tolist() == [0.0] * n
+
+
 def test_without_charge_it_is_the_undirected_graph() -> None:
     one = sf.decompose(EDGES, 7, charge=0.0, dtype=torch.float64)
     other = sf.decompose(EDGES, 7, dtype=torch.float64)

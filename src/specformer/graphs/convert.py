@@ -138,6 +138,8 @@ def magnetic_laplacian(
         raise ConfigError(f"charge={charge!r} must be a finite number, such as 0.25.")
     directed = directed_adjacency(source, num_nodes, edge_weight)
     laplacian = laplacian_of(symmetrised(directed), isolated).tocoo()
+    if not laplacian.nnz:  # SciPy returns another type at no positions
+        return csr_array(laplacian, dtype=np.complex128)
     row, column = laplacian.coords
     forth, back = (
         np.asarray(matrix[row, column]).ravel() for matrix in (directed, directed.T.tocsr())
