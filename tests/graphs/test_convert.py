@@ -335,6 +335,13 @@ def test_every_source_may_have_negative_weights(source: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_the_least_number_of_a_type_is_a_weight(dtype: Any) -> None:
+    least = np.iinfo(dtype).min
+    matrix = np.array([[0, least, 0], [least, 0, 1], [0, 1, 0]], dtype)
+    np.testing.assert_array_equal(signed_adjacency(sp.coo_array(matrix)).toarray(), matrix * 1.0)
+
+
 def test_an_all_negative_triangle_has_its_closed_form() -> None:
     """L = I + A/2 and A has the eigenvalues 2, −1, −1."""
     spectrum = sf.decompose(TRIANGLE, edge_weight=-np.ones(3), dtype=torch.float64)

@@ -90,6 +90,7 @@ def signed_adjacency(
     edges = _directed(source, num_nodes, edge_weight, least=-math.inf).tocoo()
     if edges.dtype.kind not in "fi" or not (edges.data < 0).any():
         return symmetrised(edges)
+    edges = edges.astype(np.float64)  # -x is not right of an integer type's least number
     positive, negative = (
         symmetrised(coo_array((np.maximum(part, 0), edges.coords), shape=edges.shape))
         for part in (edges.data, -edges.data)
