@@ -385,3 +385,11 @@ def test_iterative_solvers_agree_with_numpy(solver: Any) -> None:
 def test_a_pair_with_both_signs_is_refused() -> None:
     with pytest.raises(sf.GraphError, match="nodes 0 and 1 are joined by a positive and by a neg"):
         sf.decompose([[0, 1], [1, 0]], edge_weight=[1.0, -1.0])
+
+
+def test_weights_of_both_signs_whose_sum_overflows_are_refused() -> None:
+    edges, weight = [[0, 1], [1, 2]], np.array([1.0, -1.0])
+    with pytest.raises(sf.GraphError, match="so large that their sum overflows float64"):
+        sf.decompose(edges, edge_weight=1.5e308 * weight)
+    found = sf.decompose(edges, edge_weight=0.5e308 * weight, dtype=torch.float64)
+    np.testing.assert_allclose(found.eigenvalues, [0.0, 1.0, 2.0], atol=1e-12)  # a path's

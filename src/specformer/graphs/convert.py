@@ -91,6 +91,7 @@ def signed_adjacency(
     if edges.dtype.kind not in "fi" or not (edges.data < 0).any():
         return symmetrised(edges)
     edges = edges.astype(np.float64)  # -x is not right of an integer type's least number
+    check_weights(abs(edges))  # also their sum, which is more than that of either sign
     positive, negative = (
         symmetrised(coo_array((np.maximum(part, 0), edges.coords), shape=edges.shape))
         for part in (edges.data, -edges.data)
