@@ -236,6 +236,33 @@ def test_an_edge_index_gets_its_nodes_from_the_spectrum() -> None:
     assert_eigenpairs(edges, decompose(edges, num_nodes=4))
 
 
+def test_eigenpairs_of_a_graph_with_negative_weights() -> None:
+    """A triangle whose weights have a negative product has no eigenvalue 0."""
+    matrix = np.array([[0.0, -1.0, 2.0], [-1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
+    root = np.sqrt(np.abs(matrix).sum(axis=1))
+    pairs = np.linalg.eigh(np.eye(3) - matrix / root / root[:, None])
+    spectrum = Spectrum(*(torch.as_tensor(part) for part in pairs))
+    graph = nx.from_numpy_array(matrix)
+    row, column = matrix.nonzero()
+    weights = torch.as_tensor(matrix[row, column])
+    data = Data(
+        edge_index=torch.as_tensor(np.stack([row, column])), edge_weight=weights, num_nodes=3
+    )
+    for source in (graph, data):
+        assert_eigenpairs(source, spectrum, atol=1e-12)
+        with pytest.raises(AssertionError, match="not eigenpairs"):
+            assert_eigenpairs(source, decompose(abs(sp.csr_array(matrix))))
+
+
+def test_eigenpairs_of_a_sparse_tensor() -> None:
+    entries = SMALL["path"].tocoo()
+    places = torch.as_tensor(np.stack(entries.coords))
+    tensor = torch.sparse_coo_tensor(
+        places, torch.as_tensor(entries.data), entries.shape, check_invariants=True
+    )
+    assert_eigenpairs(tensor, decompose(SMALL["path"]))
+
+
 def wrong(values=None, vectors=None) -> Spectrum:
     right = decompose(SMALL["path"], dtype=torch.float64)
     return Spectrum(

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from specformer.errors import ConfigError
-from specformer.graphs import as_adjacency, normalised_laplacian
+from specformer.graphs.checks import as_scipy
 from specformer.graphs.convert import directed_adjacency, signed_adjacency
+from specformer.graphs.laplacian import laplacian_of
 from specformer.spectrum import Spectrum, decompose
 from specformer.spectrum.eigenpairs import max_orthogonality_error, max_residual
 from specformer.spectrum.magnetic import MagneticSpectrum
@@ -134,8 +135,9 @@ def assert_eigenpairs(graph_or_laplacian: Any, spectrum: Spectrum, *, atol: floa
 
     Args:
         graph_or_laplacian: any graph that :func:`specformer.decompose` takes, or the Laplacian
-            itself: a SciPy sparse matrix with negative entries, or a dense floating-point matrix
-            ``[n, n]``. An isolated node of a graph has the eigenvalue 1.
+            itself: a sparse matrix with negative entries, or a dense floating-point matrix
+            ``[n, n]``. An isolated node of a graph has the eigenvalue 1. A graph with negative
+            weights must be given in another way than as a sparse matrix.
         spectrum: complete or truncated.
         atol: largest accepted residual, orthogonality error and difference of the means.
 
@@ -249,10 +251,11 @@ def _gaussian(like: Tensor, *shape: int, generator: torch.Generator) -> Tensor:
 
 
 def _as_laplacian(source: Any, num_nodes: int) -> sp.csr_array[np.float64]:
+    source = as_scipy(source)
     if isinstance(source, Tensor) and source.is_floating_point():
         source = source.detach().cpu().numpy()
     dense = isinstance(source, np.ndarray) and np.issubdtype(source.dtype, np.floating)
     sparse = bool(sp.issparse(source))  # as a variable, so that mypy does not narrow to no type
     if dense or (sparse and source.nnz and source.min() < 0):
         return sp.csr_array(source, dtype=np.float64)
-    return normalised_laplacian(as_adjacency(source, num_nodes=num_nodes))
+    return laplacian_of(signed_adjacency(source, num_nodes=num_nodes), "one")
