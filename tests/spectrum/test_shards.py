@@ -46,6 +46,20 @@ def test_rows_of_any_number_of_ranks(folder: Path, size: int) -> None:
     assert all(torch.equal(part.eigenvalues, WHOLE.eigenvalues) for part in parts)
 
 
+@pytest.mark.parametrize("k", [None, 10])
+@pytest.mark.parametrize("place", ["cache", "out"])
+@pytest.mark.parametrize("nodes", [slice(0, 10), slice(0, 0), slice(0, 42)])
+def test_rows_are_as_complete_as_the_whole(
+    tmp_path: Path, k: int | None, place: str, nodes: slice
+) -> None:
+    made = decompose(GRAPH, k=k, nodes=nodes, **{place: tmp_path / "made"})
+    (path,) = [tmp_path / "made"] if place == "out" else (tmp_path / "made").iterdir()
+    for part in (made, Spectrum.load(path, nodes), made.to(torch.float64)):
+        assert part.num_nodes == nodes.stop
+        assert part.is_complete == (k is None)
+        assert ("(complete)" in repr(part)) == (k is None)
+
+
 def test_only_the_shards_of_its_rows_are_read(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(shards, "SHARD", 7 * 4 * 10)
     WHOLE.save(f"{tmp_path}/made/")

@@ -175,7 +175,8 @@ def _rows_of(spectrum: Spectrum, nodes: slice | None) -> Spectrum:
     if nodes is None:
         return spectrum
     first, last = chosen_rows(nodes, spectrum.num_nodes)
-    return replace(spectrum, eigenvectors=spectrum.eigenvectors[first:last])
+    rows = spectrum.eigenvectors[first:last]
+    return replace(spectrum, eigenvectors=rows, all_nodes=spectrum.num_nodes)
 
 
 def decompose_rows(

@@ -40,10 +40,6 @@ class ShardedSpectrum(Spectrum):
     across: Across = field(kw_only=True)
     all_nodes: int = field(kw_only=True)
 
-    @property
-    def is_complete(self) -> bool:
-        return self.num_eigenpairs == self.all_nodes
-
     def gft(self, x: Tensor) -> Tensor:
         r"""The transform :math:`\sum_s U_s^\top x_s` of the whole graph's signal."""
         return sum_over_workers(super().gft(x), self.across)

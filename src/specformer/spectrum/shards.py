@@ -65,8 +65,8 @@ def write_index(
     write_json(folder / INDEX, sealed(index))
 
 
-def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Tensor], Any]:
-    """Eigenvalues and the eigenvectors' rows of these nodes, by name, and the report.
+def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Tensor], Any, int]:
+    """Eigenvalues and the eigenvectors' rows of these nodes, by name, report and number of nodes.
 
     Rows within one shard are mapped into memory; rows of several shards are copied.
     """
@@ -101,7 +101,7 @@ def read_shards(folder: Path, nodes: slice | None = None) -> tuple[dict[str, Ten
         raise SpectrumError(f"{path}: damaged ({error}).") from error
     if upto < last:
         raise SpectrumError(f"{path}: damaged (no shard has row {upto}).")
-    return {"eigenvalues": values, "eigenvectors": vectors}, report
+    return {"eigenvalues": values, "eigenvectors": vectors}, report, count
 
 
 def chosen_rows(nodes: Any, count: int) -> tuple[int, int]:

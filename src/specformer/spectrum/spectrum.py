@@ -76,6 +76,8 @@ class Spectrum(Filtering, Shown):
     #: How many rows of the eigenvectors are copied to the eigenvalues' device at once; None if all
     #: of them are there. See :meth:`streamed`.
     rows: int | None = None
+    #: Number of nodes of the graph, if the eigenvectors may have rows of some of them only.
+    all_nodes: int | None = field(default=None, kw_only=True)
     #: The different eigenvalues and their multiplicities.
     distinct: Distinct = field(init=False)
     _product: Product = field(init=False, repr=False)
@@ -140,7 +142,8 @@ class Spectrum(Filtering, Shown):
     @property
     def is_complete(self) -> bool:
         """Whether this has every eigenpair of the graph."""
-        return self.num_eigenpairs == self.num_nodes
+        nodes = self.num_nodes if self.all_nodes is None else self.all_nodes
+        return self.num_eigenpairs == nodes
 
     @property
     def is_streamed(self) -> bool:
@@ -328,7 +331,7 @@ class Spectrum(Filtering, Shown):
         """
         told: Any
         if is_folder(path):
-            tensors, told = read_shards(Path(path), nodes)
+            tensors, told, count = read_shards(Path(path), nodes)
             told = json.dumps(told)
         else:
             tensors, words = read_tensors(
@@ -339,14 +342,16 @@ class Spectrum(Filtering, Shown):
                 names=("eigenvalues", "eigenvectors"),
             )
             told = words.get("report", "")
-            first, last = chosen_rows(nodes, len(tensors["eigenvectors"]))
+            count = len(tensors["eigenvectors"])
+            first, last = chosen_rows(nodes, count)
             tensors["eigenvectors"] = tensors["eigenvectors"][first:last]
         try:
             report = None if told == "null" else parse_record(SolveReport, told)
         except ValueError as error:
             raise SpectrumError(f"{path}: damaged spectrum file (its report: {error}).") from error
         check_finite(path, tensors)
-        return cls(tensors["eigenvalues"], tensors["eigenvectors"], report)
+        whole = None if nodes is None else count
+        return cls(tensors["eigenvalues"], tensors["eigenvectors"], report, all_nodes=whole)
 
 
 def _stored(dtype: torch.dtype) -> torch.dtype:
