@@ -135,3 +135,12 @@ def test_nodes_that_are_no_range_are_refused_and_cost_no_cached_file(
     with pytest.raises(SpectrumError, match=r"expected a part of slice\(0, 42\)"):
         decompose(GRAPH, k=7, cache=tmp_path, nodes=nodes)  # type: ignore[arg-type]
     assert sorted(tmp_path.iterdir()) == files
+
+
+def test_an_empty_name_of_a_folder_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpectrumError, match=r"out='' names no folder; leave it out, or pass '\.'"):
+        decompose(GRAPH, k=7, out="")
+    assert not list(tmp_path.iterdir())
+    decompose(GRAPH, k=7, out=".")
+    assert torch.equal(Spectrum.load(".").eigenvectors, WHOLE.eigenvectors)

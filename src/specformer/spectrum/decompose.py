@@ -111,6 +111,8 @@ def decompose(
     check_precision(dtype)
     if nodes is not None and (charge is not None or (out is None and cache is None)):
         raise SpectrumError(f"nodes={nodes}: name a folder for all rows with out or cache.")
+    if out == "":
+        raise SpectrumError("out='' names no folder; leave it out, or pass '.' for this folder.")
     if at_cut not in ("include", "exclude"):
         raise SpectrumError(f"at_cut={at_cut!r}: choose 'include' or 'exclude'.")
     for option, value in (("ranks", ranks), ("hostfile", hostfile)):
