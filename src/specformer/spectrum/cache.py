@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 Stored = TypeVar("Stored")
 
 #: Changes when a solve of the same graph gives other numbers, so that older files are not found.
-#: 2: one rule for signs if several entries are equally large.
-_VERSION = "specformer.spectrum-cache/2"
+#: 3: eigenvalues that lanczos and warm starts may have missed.
+_VERSION = "specformer.spectrum-cache/3"
 
 
 def content(adjacency: sp.csr_array) -> str:
