@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow.parquet import write_table
+from pyarrow.parquet import read_table, write_table
+from tests.datasets import parts_workers
 
 from specformer.datasets import csbm
 from specformer.datasets.parts import is_in_parts, read_parts
@@ -115,6 +119,60 @@ def test_parts_that_do_not_agree(tmp_path: Path, change: dict, why: str) -> None
     arrays = dict(np.load(tmp_path / "part-2.npz"))
     np.savez(tmp_path / "part-2.npz", **{**arrays, **change})
     with pytest.raises(GraphError, match=why):
+        read_parts(tmp_path)
+
+
+def test_workers_agree_on_what_their_files_hold(tmp_path: Path) -> None:
+    """Each of two workers sees one of two files; what is wrong is told by both."""
+    changes: dict[str, dict[str, object]] = {
+        "columns of x": {"x": np.zeros((31, 4))},
+        "no labels": {"y": None},
+        "some labels in fractions": {"y": np.where(MASK[31:], np.nan, GRAPH.y[31:])},
+        "weights": {"edge_weight": np.ones(1), "edge_index": [[40], [41]]},
+    }
+    for name, change in changes.items():
+        folder = tmp_path / name
+        write_parts(folder, 2, edge_index=np.array([[0], [1]]))
+        arrays = dict(np.load(folder / "part-1.npz"), edge_index=[[40], [41]])
+        kept = {key: value for key, value in {**arrays, **change}.items() if value is not None}
+        np.savez(folder / "part-1.npz", **kept)
+    mixed = tmp_path / "order of columns"
+    write_tables(mixed, 2)
+    table = read_table(mixed / "nodes-1.parquet")
+    write_table(table.select([*reversed(table.column_names)]), mixed / "nodes-1.parquet")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*launcher, "--nproc-per-node=2", "-m", parts_workers.__name__, str(tmp_path)]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    one, other = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert one == other
+    kind, y = one.pop("some labels in fractions")
+    assert kind == "float32"
+    np.testing.assert_array_equal(
+        np.ravel(y), [*GRAPH.y[:31], *changes["some labels in fractions"]["y"]]
+    )
+    for name, told in {
+        "columns of x": "x has different numbers of columns in its files",
+        "no labels": "only some files have y; add it to all files",
+        "weights": "only some files have weights of edges; add them to all files",
+        "order of columns": "files of nodes have different columns; use the same",
+    }.items():
+        assert one[name] == f"{tmp_path / name}: {told}."
+
+
+def test_missing_numbers_of_a_table_are_unknown(tmp_path: Path) -> None:
+    write_tables(tmp_path, 1, age=pa.array([None, *range(20, 81)], pa.int64()))
+    graph = read_parts(tmp_path)
+    age = np.asarray(graph.x)[:, graph.feature_names.index("age")]
+    assert np.isnan(age[0])
+    assert age[1:].tolist() == [*range(20, 81)]
+
+
+@pytest.mark.parametrize("odd", [np.nan, 2.0])
+def test_masks_hold_zeros_and_ones(tmp_path: Path, odd: float) -> None:
+    write_parts(tmp_path, 1, train_mask=np.where(MASK, 1.0, odd))
+    with pytest.raises(GraphError, match="train_mask must hold booleans, or 0 and 1"):
         read_parts(tmp_path)
 
 

@@ -36,6 +36,7 @@ class Valley:
 
     name, metric, model = "valley", "height", "eye"
     begun_from: str | None = None
+    data: str = "a valley"
 
     def __init__(
         self, *assignments: str, lower: bool = True, source: str = "here", start: int = 0

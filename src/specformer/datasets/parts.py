@@ -11,6 +11,7 @@ Nodes are numbered over the whole graph, from 0.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,7 @@ from scipy.sparse import coo_array, csr_array
 from specformer.errors import GraphError
 from specformer.files.npz_archive import naming, read_arrays
 from specformer.graphs import Graph
+from specformer.graphs.checks import check_mask
 from specformer.graphs.formats.npz_file import one_number
 from specformer.graphs.formats.table_file import parquet_file, parquet_rows
 from specformer.graphs.graph import MASKS, directed_edges
@@ -135,7 +137,7 @@ class _Tables:
         for name in ("source", "target"):
             if name not in table.column_names:
                 raise GraphError(f"{path}: has no column {name!r} with the nodes of edges.")
-        ends = np.stack([_numbers(path, table, name) for name in ("source", "target")])
+        ends = np.stack([_numbers(path, table, name, -1) for name in ("source", "target")])
         weighted = "weight" in table.column_names
         return ends, _numbers(path, table, "weight") if weighted else None
 
@@ -157,7 +159,10 @@ def _rows_of_table(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
     skipped = int(ends[read[0]] - groups[read[0]])
     table = parquet_rows(path, read).slice(low - skipped, high - low)
     names = [name for name in table.column_names if name not in ("y", *MASKS)]
-    found = {name: _numbers(path, table, name) for name in table.column_names}
+    found = {
+        name: _numbers(path, table, name, -1 if name == "y" else None)
+        for name in table.column_names
+    }
     nodes = {name: rows for name, rows in found.items() if name not in names}
     if names:
         nodes["feature_names"] = np.array(names)
@@ -165,12 +170,12 @@ def _rows_of_table(path: Path, low: int, high: int) -> dict[str, np.ndarray]:
     return nodes
 
 
-def _numbers(path: Path, table: Any, name: str) -> np.ndarray:
-    """A column of numbers; missing ones are NaN, or −1 in a column of whole numbers."""
+def _numbers(path: Path, table: Any, name: str, missing: int | None = None) -> np.ndarray:
+    """A column of numbers; missing ones are NaN, or ``missing`` in a column of whole numbers."""
     column = table.column(name)
     kind = str(column.type)
-    if column.null_count and kind.startswith(("int", "uint")):
-        column = column.fill_null(-1)
+    if column.null_count and kind.startswith(("int", "uint")) and missing is not None:
+        column = column.fill_null(missing)
     values: np.ndarray = column.to_numpy()
     if values.dtype.kind not in "iufb":
         raise GraphError(
@@ -235,8 +240,13 @@ def read_parts(
     for number in range(-(-len(files.with_edges) // size)):  # the same number in every process
         both = _edges(files, own[number]) if number < len(own) else np.empty((0, 4))
         found.append(_exchanged(both, bounds, parts, device))
-    rows = _symmetric(np.concatenate(found), first, last, count, folder)
-    nodes = _joined_nodes(files, first, last, folder)
+    edges = np.concatenate(found)
+    unweighted = np.isnan(edges[:, 2])
+    kinds = torch.tensor([bool(unweighted.any()), not unweighted.all()], dtype=torch.int64)
+    if parts.sum(kinds.to(device)).count_nonzero() == 2:
+        raise GraphError(f"{folder}: only some files have weights of edges; add them to all files.")
+    rows = _symmetric(edges, first, last, count)
+    nodes = _agreed_nodes(files, folder, parts, device)
     names = nodes.pop("feature_names", None)
     for name in ("y", *MASKS):  # in the same order in every process
         if name in nodes:
@@ -245,8 +255,8 @@ def read_parts(
     if size == 1:
         return Graph(rows, **known)
     ways = torch.tensor([rows.nnz - np.count_nonzero(rows.diagonal(first))])
-    edges = int(parts.sum(ways.to(device))) // 2
-    return GraphPart(rows, **known, parts=parts, edges=edges, device=device)
+    total = int(parts.sum(ways.to(device))) // 2
+    return GraphPart(rows, **known, parts=parts, edges=total, device=device)
 
 
 def _rank(parts: Parts) -> int:
@@ -335,12 +345,9 @@ def _exchanged(
     return parts.swap(ordered, counts.tolist(), back)().cpu().numpy()
 
 
-def _symmetric(found: np.ndarray, first: int, last: int, count: int, folder: Path) -> csr_array:
+def _symmetric(found: np.ndarray, first: int, last: int, count: int) -> csr_array:
     """Rows ``[m, n]`` of the adjacency from entries ``[E, 4]``: row, column, weight, direction."""
-    unweighted, ways = np.isnan(found[:, 2]), []
-    plain = bool(unweighted.any())
-    if plain and not unweighted.all():
-        raise GraphError(f"{folder}: only some files have weights of edges; add them to all files.")
+    plain, ways = bool(np.isnan(found[:, 2]).any()), []
     for way in (0, 1):
         row, column, weight, _ = found[found[:, 3] == way].T
         entries = np.ones(len(row)) if plain else weight
@@ -352,6 +359,53 @@ def _symmetric(found: np.ndarray, first: int, last: int, count: int, folder: Pat
     rows.eliminate_zeros()
     rows.sort_indices()
     return rows
+
+
+def _agreed_nodes(
+    files: _Archives | _Tables, folder: Path, parts: Parts, device: torch.device
+) -> dict[str, Any]:
+    """The arrays of this process's nodes; refuses files that differ, in all processes alike."""
+    rank, bounds = _rank(parts), list(parts.bounds)
+    nodes: dict[str, Any] = {}
+    told: dict[str, Any] = {}
+    try:
+        nodes = _joined_nodes(files, bounds[rank], bounds[rank + 1], folder)
+    except GraphError as error:
+        told = {"refused": str(error)}
+    names = nodes.get("feature_names", ())
+    arrays = {name: rows for name, rows in nodes.items() if name != "feature_names"}
+    told |= {name: (str(rows.dtype), rows.shape[1:]) for name, rows in arrays.items()}
+    others = [each for each in _told_by_all([told, names], parts, device) if each[0]]
+    if refused := [each["refused"] for each, _ in others if "refused" in each]:
+        raise GraphError(refused[0])
+    if not others:
+        return nodes
+    (first, columns), *_ = others
+    for each, own in others:
+        if lone := sorted(first.keys() ^ each.keys()):
+            raise GraphError(f"{folder}: only some files have {lone[0]}; add it to all files.")
+        if odd := [name for name in first if each[name][1] != first[name][1]]:
+            raise GraphError(f"{folder}: {odd[0]} has different numbers of columns in its files.")
+        if own != columns:
+            raise GraphError(f"{folder}: files of nodes have different columns; use the same.")
+    for name, (kind, shape) in first.items():
+        kinds = {each[name][0] for each, _ in others}  # labels may be whole in some files only
+        rows = arrays.get(name, np.empty((0, *shape)))
+        nodes[name] = rows.astype(kind if len(kinds) == 1 else np.float32)
+    return {**nodes, "feature_names": tuple(columns)} if columns else nodes
+
+
+def _told_by_all(own: Any, parts: Parts, device: torch.device) -> list[Any]:
+    """What each process tells, as JSON."""
+    text = json.dumps(own).encode()
+    lengths = _gathered_numbers(len(text), parts, device)
+    table = torch.zeros(len(lengths), int(lengths.max()), dtype=torch.int64)
+    table[_rank(parts), : len(text)] = torch.tensor(list(text))
+    found = parts.sum(table.to(device)).cpu()
+    return [
+        json.loads(bytes(row[:length].tolist()))
+        for row, length in zip(found, lengths.tolist(), strict=True)
+    ]
 
 
 def _joined_nodes(
@@ -375,6 +429,9 @@ def _joined_nodes(
             raise GraphError(
                 f"{folder}: {name} has {len(rows):,} rows for the nodes {first:,} to {last - 1:,}."
             )
+        if name in MASKS:
+            with naming(folder):
+                rows = check_mask(rows, name, len(rows))
         labels = np.float32 if rows.dtype.kind == "f" else np.int64
         kinds = {"x": np.float32, "y": labels}  # types that messages can have
         joined[name] = rows.astype(kinds.get(name, np.bool_))

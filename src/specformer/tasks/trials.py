@@ -78,6 +78,11 @@ class Trials(ABC):
         self._settings = job.settings
 
     @property
+    def data(self) -> str:
+        """The data's fingerprint."""
+        return str(self.work.fingerprint)
+
+    @property
     def lower(self) -> bool:
         """Whether less of the metric is better."""
         return metric_named(self.metric).lower

@@ -148,7 +148,7 @@ class Search:
             "seed": seed,
             "parameters": plan.parameters,
             "from": subject.begun_from,
-            "data": subject.work.fingerprint,
+            "data": subject.data,
         }
         self.done = read_trials(self.path)
         self._refuse_others()
