@@ -49,14 +49,15 @@ _MPI_TMPDIR = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
 #: How long mpirun may take to stop its ranks and remove its own folders; after us nobody waits.
 _SECONDS_TO_END, _SECONDS_AFTER_US = 5.0, 30.0
 #: A guard: once its standard input ends, the process that waits for the answer has died. It then
-#: ends mpirun, which takes some time to stop its ranks, and removes the folders.
+#: asks mpirun, the first of its group, to stop its ranks, and removes the folders. If ranks got the
+#: signal too, mpirun might end before it has removed its own folder.
 _GUARD = """
 import os, shutil, signal, sys, time
 group, seconds, *folders = sys.argv[1:]
 os.read(0, 1)
 end = time.monotonic() + float(seconds)
 try:
-    os.killpg(int(group), signal.SIGTERM)
+    os.kill(int(group), signal.SIGTERM)
     while time.monotonic() < end:
         time.sleep(0.1)
         os.killpg(int(group), 0)
