@@ -391,7 +391,7 @@ def _agreed_nodes(
     for name, (kind, shape) in first.items():
         kinds = {each[name][0] for each, _ in others}  # labels may be whole in some files only
         rows = arrays.get(name, np.empty((0, *shape)))
-        nodes[name] = rows.astype(kind if len(kinds) == 1 else np.float32)
+        nodes[name] = rows.astype(kind if len(kinds) == 1 else np.float32, copy=False)
     return {**nodes, "feature_names": tuple(columns)} if columns else nodes
 
 

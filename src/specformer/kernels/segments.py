@@ -241,9 +241,9 @@ class _SegmentMax(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         rows, largest = ctx.saved_tensors
         segments: Segments = ctx.segments
-        at_most = (rows == segments.gather(largest, outside=torch.nan)).to(rows.dtype)
-        share = gradients[0] / segments.sum(at_most).clamp_min(1.0)
-        return at_most * segments.gather(share.to(rows.dtype)), None
+        is_largest = (rows == segments.gather(largest, outside=torch.nan)).to(rows.dtype)
+        share = gradients[0] / segments.sum(is_largest).clamp_min(1.0)
+        return is_largest * segments.gather(share.to(rows.dtype)), None
 
 
 class _SegmentSoftmax(torch.autograd.Function):
